@@ -21,24 +21,9 @@
 //! clc: build on wgmma: HEAD_DIM=64 RESULT_BF16
 #include "hopper/hopper.clh"
 #include "hopper/hopper_lanes.clh"
+#include "hopper/hopper_pipeline.clh"
 #include "hopper/hopper_products.clh"
 #include "hopper/hopper_rows.clh"
-#include "attention/attention_wgmma.clh"
-
-// A tile in shared memory, next to its queries.
-struct Tile {
-  struct Range range;
-  int t0, h;
-  int first[ROWS], last[ROWS];
-};
-#define QUERIES_AT (q_tiles + q_stage * TILE_BYTES)
-#define NEXT_QUERIES \
-  q_stage ^= 1;      \
-  q_phase ^= q_stage ^ 1;
-
-// PASS_TURN hands the turn to the other warp group.
-#define AWAIT_TURN asm volatile("bar.sync %0, 256;" ::"r"(2 + part) : "memory")
-#define PASS_TURN asm volatile("bar.arrive %0, 256;" ::"r"(3 - part) : "memory")
 
 // 2^x for x <= 0, at least 2^-126: a cubic of the fraction left by rounding x to an integer.
 float exp2_by_polynomial(float x) {
@@ -49,21 +34,33 @@ float exp2_by_polynomial(float x) {
       fma(fma(fma(0.0551716691f, rest, 0.242611122f), rest, 0.693260985f), rest, 0.999928074f);
   return as_float(as_uint(power) + (as_uint(shifted) << 23));
 }
-#define BY_POLYNOMIAL(i) ((i) >= 16 && ((i) + (i) / 4) % 8 == 7)
 // Adds a dependence of x on an earlier exponential: otherwise the assembler schedules all
 // polynomials first, and the special-function unit idles.
 float after(float earlier, float x) {
   asm("fma.rn.f32 %0, %1, 0f00000000, %0;" : "+f"(x) : "f"(earlier));
   return x;
 }
-#define EXP2_OF_MANY(i, less)                                                               \
-  BY_POLYNOMIAL(i)                                                                          \
-  ? exp2_by_polynomial(fma(scores[i], scale_2, after(scores[((i) - 14) & 63], less))) : EXP2(i, less)
+INLINED float exponential(const float* scores, int i, float scale_2, float less) {
+  const bool by_polynomial = i >= 16 && (i + i / 4) % 8 == 7;
+  if (!by_polynomial) return exp2_of(fma(scores[i], scale_2, less));
+  return exp2_by_polynomial(fma(scores[i], scale_2, after(scores[(i - 14) & 63], less)));
+}
+#include "attention/attention_wgmma.clh"
 
-#define END_VALUES                                 \
-  mbarrier_wait(v_full + 8 * before, before_phase); \
-  WGMMA_WAIT_0(HEAD_DIM)(out);                     \
-  if (elected) mbarrier_arrive(v_empty + 8 * before);
+// A tile in shared memory, next to its queries.
+struct Tile {
+  struct Range range;
+  int t0, h;
+  int first[ROWS], last[ROWS];
+};
+
+// The two warp groups take turns in issuing products. pass_turn() hands the turn to the other one.
+INLINED void await_turn(int part) {
+  asm volatile("bar.sync %0, 256;" ::"r"(2 + part) : "memory");
+}
+INLINED void pass_turn(int part) {
+  asm volatile("bar.arrive %0, 256;" ::"r"(3 - part) : "memory");
+}
 
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_hdim64_wgmma(
     __global RESULT* y, __global float* log_sum_exp, __global const uchar* maps,
@@ -71,21 +68,21 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_hdim64_
     int G, float scale, int keeps_log_sum_exp) {
   HOPPER_KERNEL;
   __local uchar tiles[(2 + 2 * RING) * TILE_BYTES] __attribute__((aligned(1024)));
-  __local ulong barriers[4 + 4 * RING];
+  __local ulong barriers[RINGS_WORDS(2)];
   __local struct Tile shared_tiles[2];
-  MBARRIER_ADDRESSES(2)
+  const Rings rings = rings_at(shared_address(barriers), 2);
   const uint q_tiles = shared_address(tiles), k_tiles = q_tiles + 2 * TILE_BYTES,
              v_tiles = k_tiles + RING * TILE_BYTES;
   const int item = get_local_id(0), lane = item % 32;
-  INIT_WORK_GROUP(2)
-  uint stage = 0, phase = 0, q_stage = 0, q_phase = 0;
+  init_work_group(rings, 2, maps);
+  Stage stage = {0, 0}, q_stage = {0, 0};
   if (item < 128) {
     SETMAXNREG_DEC(40);
     if (item >= 32) return;
-    EACH_TILE {
-      TILE_COORDS
+    for (int round = 0; tile_of(round) < tiles_of(T, H); ++round) {
+      const int h = tile_of(round) % H, t0 = order[tile_of(round) / H] * ROWS;
       const struct Range range = range_of(first, last, t0, T, lane);
-      __local struct Tile* tile = shared_tiles + q_stage;
+      __local struct Tile* tile = shared_tiles + q_stage.index;
       int rows_first[ROWS / 32], rows_last[ROWS / 32];
 #pragma unroll
       for (int i = 0; i < ROWS / 32; ++i) {
@@ -93,7 +90,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_hdim64_
         rows_first[i] = t < T ? first[t] : INT_MAX;
         rows_last[i] = t < T ? last[t] : -1;
       }
-      mbarrier_wait(q_empty + 8 * q_stage, q_phase ^ 1);
+      mbarrier_wait(rings.q.empty + 8 * q_stage.index, q_stage.phase ^ 1);
 #pragma unroll
       for (int i = 0; i < ROWS / 32; ++i) {
         tile->first[32 * i + lane] = rows_first[i];
@@ -104,83 +101,96 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_hdim64_
         tile->range = range;
         tile->t0 = t0;
         tile->h = h;
-        copy_tile(QUERIES_AT, maps, h, t0, q_full + 8 * q_stage);
-        COPY_BLOCKS
+        const uint ready = rings.q.full + 8 * q_stage.index;
+        mbarrier_arrive_expect_tx(ready, TILE_BYTES);
+        copy_tile(q_tiles + q_stage.index * TILE_BYTES, maps, h, t0, ready);
+        stage = copy_blocks(rings, stage, k_tiles, v_tiles, maps, h / (H / G), range);
       }
-      NEXT_QUERIES
+      q_stage = next_stage(q_stage, 2);
       warp_sync();
     }
     return;
   }
   SETMAXNREG_INC(232);
-  CONSUMER_STATE
-  if (part == 1) PASS_TURN;  // the first turn belongs to the other warp group
-  mbarrier_wait(q_full, 0);
-  mbarrier_wait(k_full, 0);
+  const int part = item / 128 - 1;
+  const bool elected = item % 128 == 0;
+  const int row = part * 64 + item % 128 / 32 * 16 + lane / 4;  // the lane's first of a tile
+  const uint queries = q_tiles + part * 8192;                   // of this warp group, stage 0
+  const float scale_2 = scale * LOG2_E;                         // scores in units of log 2
+  const Results results = {y, log_sum_exp, keeps_log_sum_exp, T, H};
+  float scores[64], out[HEAD_DIM / 2];
+  uint weights[8][4];
+  if (part == 1) pass_turn(part);  // the first turn belongs to the other warp group
+  ring_await(rings.q, q_stage);
+  ring_await(rings.k, stage);
   WGMMA_FENCE;
-  MULTIPLY_KEYS
+  multiply_keys(scores, queries, k_tiles);
   bool more = true;
   for (int round = 0; more; ++round) {
-    const __local struct Tile* tile = shared_tiles + q_stage;
+    const __local struct Tile* tile = shared_tiles + q_stage.index;
     const struct Range range = tile->range;
-    const int t_0 = tile->t0 + row, h = tile->h;
-    const int first_0 = tile->first[row], first_1 = tile->first[row + 8];
-    const int last_0 = tile->last[row], last_1 = tile->last[row + 8];
-    float max_0 = -INFINITY, max_1 = -INFINITY, total_0 = 0.0f, total_1 = 0.0f;
-    int key = (range.end - 1) * ROWS;
+    const int t = tile->t0 + row, h = tile->h;
+    const RowKeys keys = {{tile->first[row], tile->first[row + 8]},
+                          {tile->last[row], tile->last[row + 8]}};
+    Softmax softmax;
+    begin_softmax(&softmax);
     WGMMA_WAIT_0(128)(scores);
-    if (elected) mbarrier_arrive(k_empty + 8 * stage);
-    {
-      MASK_BLOCK
-      FIND_REFERENCES
-      MAKE_WEIGHTS(EXP2_OF_MANY)
-    }
-    ROUND_WEIGHTS
+    if (elected) ring_release(rings.k, stage.index);
+    mask_block(scores, keys, (range.end - 1) * ROWS, range, lane);
+    find_references(&softmax, scores, scale_2);
+    make_weights(&softmax, scores, scale_2);
+    round_weights(weights, scores);
     int keep = 0;
     for (int block = range.end - 2; block >= range.begin; --block) {
-      const uint before = stage, before_phase = phase;
-      NEXT_STAGE(RING)
-      key = block * ROWS;
-      mbarrier_wait(k_full + 8 * stage, phase);
-      mbarrier_wait(v_full + 8 * before, before_phase);
-      AWAIT_TURN;
+      const Stage before = stage;
+      stage = next_stage(stage, RING);
+      ring_await(rings.k, stage);
+      ring_await(rings.v, before);
+      await_turn(part);
       WGMMA_FENCE;
-      MULTIPLY_KEYS
-      MULTIPLY_VALUES(before, keep)
+      multiply_keys(scores, queries + q_stage.index * TILE_BYTES,
+                    k_tiles + stage.index * TILE_BYTES);
+      multiply_values(out, weights, v_tiles + before.index * TILE_BYTES, keep);
       keep = 1;
-      PASS_TURN;
+      pass_turn(part);
       WGMMA_WAIT_1(128)(scores);
-      if (elected) mbarrier_arrive(k_empty + 8 * stage);
-      MASK_BLOCK
-      FIND_REFERENCES
-      END_VALUES
-      MAKE_WEIGHTS(EXP2_OF_MANY)
-      SCALE_OUT
-      ROUND_WEIGHTS
+      if (elected) ring_release(rings.k, stage.index);
+      mask_block(scores, keys, block * ROWS, range, lane);
+      find_references(&softmax, scores, scale_2);
+      // The phase is long complete; the wait ends a basic block, so the assembler does not move the
+      // wait for the products before the search for references.
+      ring_await(rings.v, before);
+      WGMMA_WAIT_0(HEAD_DIM)(out);
+      if (elected) ring_release(rings.v, before.index);
+      make_weights(&softmax, scores, scale_2);
+      scale_out(out, &softmax);
+      round_weights(weights, scores);
     }
-    const uint before = stage, before_phase = phase;
-    NEXT_STAGE(RING)
-    NEXT_QUERIES
-    more = tile_of(round + 1) < TILES;
-    mbarrier_wait(v_full + 8 * before, before_phase);
+    const Stage before = stage;
+    const uint read = q_stage.index;
+    stage = next_stage(stage, RING);
+    q_stage = next_stage(q_stage, 2);
+    more = tile_of(round + 1) < tiles_of(T, H);
+    ring_await(rings.v, before);
     if (more) {
-      mbarrier_wait(q_full + 8 * q_stage, q_phase);
-      mbarrier_wait(k_full + 8 * stage, phase);
+      ring_await(rings.q, q_stage);
+      ring_await(rings.k, stage);
     }
-    AWAIT_TURN;
+    await_turn(part);
     WGMMA_FENCE;
-    MULTIPLY_VALUES(before, keep)
-    MULTIPLY_KEYS  // of the next tile; unused after the last one
-    PASS_TURN;
-    total_0 = row_sum(total_0);
-    total_1 = row_sum(total_1);
+    multiply_values(out, weights, v_tiles + before.index * TILE_BYTES, keep);
+    // Of the next tile; unused after the last one.
+    multiply_keys(scores, queries + q_stage.index * TILE_BYTES, k_tiles + stage.index * TILE_BYTES);
+    pass_turn(part);
+    softmax.total[0] = row_sum(softmax.total[0]);
+    softmax.total[1] = row_sum(softmax.total[1]);
     WGMMA_WAIT_1(HEAD_DIM)(out);
     if (elected) {
-      mbarrier_arrive(v_empty + 8 * before);
-      mbarrier_arrive(q_empty + 8 * (q_stage ^ 1));  // all warps have read that tile
+      ring_release(rings.v, before.index);
+      ring_release(rings.q, read);  // all warps have read that tile
     }
-    STORE_TILE
+    store_tile(results, out, &softmax, t, h, scale, lane);
   }
   WGMMA_WAIT_0(128)(scores);
-  if (part == 0) AWAIT_TURN;  // balances the arrivals and waits
+  if (part == 0) await_turn(part);  // balances the arrivals and waits
 }
