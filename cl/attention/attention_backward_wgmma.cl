@@ -30,29 +30,38 @@
 #include "attention/attention_backward_wgmma.clh"
 #include "hopper/hopper.clh"
 #include "hopper/hopper_lanes.clh"
+#include "hopper/hopper_pipeline.clh"
 #include "hopper/hopper_products.clh"
 #include "hopper/hopper_rows.clh"
 #include "attention/attention_backward_wgmma_smem.clh"
 #include "attention/attention_backward_wgmma_scores.clh"
 #include "attention/attention_backward_wgmma_copies.clh"
 
-// sums = 64 rows of the warp group from `own` times all rows of a step, reduced over the width.
-#define OVER_WIDTH(sums, own, step)                                                       \
-  UNROLL for (int e = 0; e < HEAD_DIM / 16; ++e) WGMMA_SS(STEP)(                          \
-      sums, operand_at((own) + part * 8192 + e / 4 * KEY_BOX + e % 4 * 32),               \
-      operand_at((step) + e / 4 * STEP_BOX + e % 4 * 32), e != 0, "0");                   \
+// sums = 64 rows of a warp group, from `own` on, times all rows of a step, reduced over the width.
+INLINED void multiply_over_width(float* sums, uint own, uint step) {
+  UNROLL for (int e = 0; e < HEAD_DIM / 16; ++e) {
+    WGMMA_SS(STEP)(sums, operand_from(own, e / 4 * KEY_BOX / 16 + e % 4 * NEXT_STEPS),
+                   operand_from(step, e / 4 * STEP_BOX / 16 + e % 4 * NEXT_STEPS), e != 0, "0");
+  }
   WGMMA_COMMIT;
+}
 // out (+)= pairs in registers, 64 x STEP, times a step's rows.
-#define OVER_STEP(out, pairs, step, keep)                                                 \
-  UNROLL for (int e = 0; e < STEP / 16; ++e) WGMMA_RS(HEAD_DIM)(                          \
-      out, pairs[e], transposed_boxes_at((step) + e * 2048, STEP), (keep) || e, "1");     \
+INLINED void multiply_over_step(float* out, uint (*pairs)[4], uint step, int keep) {
+  UNROLL for (int e = 0; e < STEP / 16; ++e) {
+    WGMMA_RS(HEAD_DIM)(out, pairs[e],
+                       transposed_boxes_from(step, STEP, e * NEXT_TRANSPOSED_STEPS), keep || e,
+                       "1");
+  }
   WGMMA_COMMIT;
+}
 // sums = ds k: 64 rows of the step, 64 columns.
-#define OVER_KEYS(sums, ds_box, k_box)                                                    \
-  UNROLL for (int e = 0; e < KEYS / 16; ++e) WGMMA_SS_MN(64)(                             \
-      sums, transposed_boxes_at((ds_box) + e * 2048, KEYS),                               \
-      transposed_boxes_at((k_box) + e * 2048, KEYS), e != 0);                             \
+INLINED void multiply_over_keys(float* sums, uint ds_box, uint k_box) {
+  UNROLL for (int e = 0; e < KEYS / 16; ++e) {
+    WGMMA_SS_MN(64)(sums, transposed_boxes_from(ds_box, KEYS, e * NEXT_TRANSPOSED_STEPS),
+                    transposed_boxes_from(k_box, KEYS, e * NEXT_TRANSPOSED_STEPS), e != 0);
+  }
   WGMMA_COMMIT;
+}
 
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backward_wgmma(
     __global RESULT* dq, __global RESULT* dk, __global RESULT* dv, __global const uchar* maps,
@@ -64,7 +73,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
   __local float ring_stats[RING][3 * STEP] __attribute__((aligned(16)));
   __local int2 info[RING];  // the step, and its word of the plan
   __local struct Task tasks[2];
-  __local ulong barriers[6 + 2 * RING + 8];
+  __local ulong barriers[MBARRIERS];
   const int item = get_local_id(0), lane = item % 32;
   struct Smem at = smem_layout(shared_address(tiles), shared_address(barriers));
   at.stats = shared_address(ring_stats);
@@ -93,61 +102,62 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
                        (((lane >> 4) ^ (lane & 7)) << 4);
   float s[STEP / 2], dp[STEP / 2], dk_sums[HEAD_DIM / 2], dv_sums[HEAD_DIM / 2], dq_sums[32];
   uint p[STEP / 16][4], ds[STEP / 16][4];
-  uint stage = 0, phase = 0, step = 0, loaded_phase = 0;
+  Stage stage = {0, 0};
+  uint step = 0, loaded_phase = 0;
   for (uint turn = 0;; turn ^= 1) {
     int part = warp_first(item / 128 - 1);
-    mbarrier_wait(at.k_full, turn);
+    mbarrier_wait(at.k_ring.full, turn);
     if (shared_int(at.tasks + turn * TASK_BYTES) < 0) return;
     const int count = shared_int(at.tasks + turn * TASK_BYTES + 4);
-    mbarrier_wait(at.q_full + 8 * stage, phase);
+    ring_await(at.q_ring, stage);
     WGMMA_FENCE;
-    OVER_WIDTH(s, at.k, at.q + stage * STEP_TILE)
-    mbarrier_wait(at.v_full, turn);
+    multiply_over_width(s, at.k + part * 8192, at.q + stage.index * STEP_TILE);
+    mbarrier_wait(at.v_ring.full, turn);
     WGMMA_WAIT_0(STEP)(s);
     for (int i = 0; i < count; ++i, ++step) {
       part = warp_first(item / 128 - 1);  // recomputed, or its operands would occupy registers
       const uint ring_stage = step & 1, ring_phase = step >> 1 & 1;  // of the two-stage rings
       const uint dy = at.dy + ring_stage * STEP_TILE, ds_tile = at.ds + ring_stage * DS_TILE;
-      const uint rows = at.stats + stage * STATS_BYTES + lane % 4 * 8;
-      const uint before = stage ? stage - 1 : RING - 1;
-      const uint next = stage == RING - 1 ? 0 : stage + 1, next_phase = next ? phase : phase ^ 1;
-      mbarrier_wait(at.dy_full + 8 * ring_stage, ring_phase);
+      const uint rows = at.stats + stage.index * STATS_BYTES + lane % 4 * 8;
+      const uint before = stage.index ? stage.index - 1 : RING - 1;
+      const Stage next = next_stage(stage, RING);
+      mbarrier_wait(at.dy_ring.full + 8 * ring_stage, ring_phase);
       WGMMA_FENCE;
-      OVER_WIDTH(dp, at.v, dy)
+      multiply_over_width(dp, at.v + part * 8192, dy);
       weigh(s, rows, scale_2);
-      const int word = shared_int(at.info + 8 * stage + 4);
+      const int word = shared_int(at.info + 8 * stage.index + 4);
       if (word & IS_MASKED) {
         const int key = shared_int(at.tasks + turn * TASK_BYTES) * KEYS + part * 64 +
                         item % 128 / 32 * 16 + lane / 4;
-        mask(s, rows, key, shared_int(at.info + 8 * stage) * STEP + lane % 4 * 2);
+        mask(s, rows, key, shared_int(at.info + 8 * stage.index) * STEP + lane % 4 * 2);
       }
       UNROLL for (int j = 0; j < STEP / 4; ++j) {
         p[j / 4][j % 4] = bf16_pair(s[2 * j], s[2 * j + 1]);
       }
       WGMMA_WAIT_0(STEP)(dp);
-      if (lane == 0 && i > 0) mbarrier_arrive(at.q_empty + 8 * before);
+      if (lane == 0 && i > 0) ring_release(at.q_ring, before);
       // Every warp of the group has issued the product, which is complete.
-      if (elected && i == count - 1) mbarrier_arrive(at.v_empty);
+      if (elected && i == count - 1) ring_release(at.v_ring, 0);
       WGMMA_FENCE;
-      OVER_STEP(dv_sums, p, dy, i)
+      multiply_over_step(dv_sums, p, dy, i);
       score_gradients(ds, p, dp, rows);
       WGMMA_WAIT_0(HEAD_DIM)(dv_sums);  // overlapped score_gradients; must not stay in flight
-      if (elected) mbarrier_arrive(at.dy_empty + 8 * ring_stage);
+      if (elected) ring_release(at.dy_ring, ring_stage);
       store_ds(ds_lane + ring_stage * DS_TILE, ds);
       warp_stored(at.ds_full + 8 * ring_stage, lane);
       // The next step's scores. After the last step the product is unused: a branch here would
       // serialise all products.
-      if (i + 1 < count) mbarrier_wait(at.q_full + 8 * next, next_phase);
+      if (i + 1 < count) ring_await(at.q_ring, next);
       WGMMA_FENCE;
-      OVER_WIDTH(s, at.k, at.q + next * STEP_TILE)
+      multiply_over_width(s, at.k + part * 8192, at.q + next.index * STEP_TILE);
       mbarrier_wait(at.ds_full + 8 * ring_stage, ring_phase);
       WGMMA_FENCE;
-      OVER_KEYS(dq_sums, ds_tile + (HEAD_DIM == 64 ? part * KEY_BOX : 0),
-                at.k + (HEAD_DIM == 64 ? 0 : part * KEY_BOX))
-      OVER_STEP(dk_sums, ds, at.q + stage * STEP_TILE, i)
+      multiply_over_keys(dq_sums, ds_tile + (HEAD_DIM == 64 ? part * KEY_BOX : 0),
+                         at.k + (HEAD_DIM == 64 ? 0 : part * KEY_BOX));
+      multiply_over_step(dk_sums, ds, at.q + stage.index * STEP_TILE, i);
       WGMMA_WAIT_1(STEP)(s);
       WGMMA_WAIT_1(64)(dq_sums);
-      if (elected && i == count - 1) mbarrier_arrive(at.k_empty);
+      if (elected && i == count - 1) ring_release(at.k_ring, 0);
       mbarrier_wait(at.dq_empty, step & 1 ^ 1);
       const uint dq_lane = at.dq + part * 16384 + item % 128 * 16;
       if (word & IS_LAST) {
@@ -157,8 +167,8 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
           add_earlier(dq_sums, dq_lane);
         }
         warp_stored(at.dq_full + 8 * ring_stage, lane);
-        const int t = shared_int(at.info + 8 * stage) * STEP + (HEAD_DIM == 64 ? part * 64 : 0) +
-                      item % 128 / 32 * 16 + lane / 4;
+        const int t = shared_int(at.info + 8 * stage.index) * STEP +
+                      (HEAD_DIM == 64 ? part * 64 : 0) + item % 128 / 32 * 16 + lane / 4;
         const int h = shared_int(at.tasks + turn * TASK_BYTES + 8);
         store_rows(dq + ((size_t)t * H + h) * HEAD_DIM + (HEAD_DIM == 64 ? 0 : part * 64),
                    H * HEAD_DIM, T - t, dq_sums, scale, scale, lane);
@@ -168,12 +178,11 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
       }
       WGMMA_WAIT_0(HEAD_DIM)(dk_sums);  // it overlapped the stores of dq
       stage = next;
-      phase = next_phase;
     }
     WGMMA_WAIT_0(HEAD_DIM)(dk_sums);
     WGMMA_WAIT_0(HEAD_DIM)(dv_sums);
     warp_sync();
-    if (lane == 0) mbarrier_arrive(at.q_empty + 8 * (stage ? stage - 1 : RING - 1));
+    if (lane == 0) ring_release(at.q_ring, stage.index ? stage.index - 1 : RING - 1);
     const int key = shared_int(at.tasks + turn * TASK_BYTES) * KEYS + part * 64 +
                     item % 128 / 32 * 16 + lane / 4;
     const int h = shared_int(at.tasks + turn * TASK_BYTES + 8);

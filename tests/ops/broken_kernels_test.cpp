@@ -235,7 +235,7 @@ std::vector<Family> families() {
        Variant::wgmma,
        kBf16Tolerance},
       {"gemm_wgmma",
-       {"gemm_wgmma_tile_coords.clh", "slice = id % SLICES", "slice = 0"},
+       {"gemm_wgmma_tile_coords.clh", "tile.slice = id % grid.slices", "tile.slice = 0"},
        [](SelfTest& t) {
          record_gemm(t.batch(), t.output({40, 80}), t.input({40, 3072}), t.input({80, 3072}));
        },
@@ -288,7 +288,7 @@ std::vector<Family> families() {
        Variant::wgmma,
        kBf16Tolerance},
       {"attention_wgmma 128 f32",
-       {"attention_wgmma.clh", "out[i] *= i & 2 ? factor_1 : factor_0", "out[i] *= factor_0"},
+       {"attention_wgmma.clh", "rows->factor[i / 2 % 2];", "rows->factor[0];"},
        [](SelfTest& t) { attention(t, 261, false, 128); },
        Variant::wgmma,
        kBf16Tolerance},
