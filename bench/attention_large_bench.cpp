@@ -122,7 +122,7 @@ void forward(OpBench& bench, const Heads& heads, const Ints& lengths) {
     AttentionInputs in = p.inputs(set);
     const Tensor y = bulk_output(set, p.q.shape(), DType::bf16);
     const Tensor logs = set.output({p.q.shape()[0], heads.H});
-    in.order = record_attention_order(set.batch(), in.first, in.last, heads.H);
+    in.order = record_attention_order(set.batch(), in.first, in.last, heads.H, heads.E);
     for (std::size_t i = 0; i < bench.repeats; ++i) record_attention(set.batch(), y, logs, in);
     expect_last(set, y, [&] { return LastRow(p).y(); });
   });
@@ -143,7 +143,7 @@ void backward(OpBench& bench, const Heads& heads, const Ints& lengths) {
     const AttentionGradients out{bulk_output(set, p.q.shape(), DType::bf16),
                                  bulk_output(set, p.k.shape(), DType::bf16),
                                  bulk_output(set, p.k.shape(), DType::bf16)};
-    in.order = record_attention_order(set.batch(), in.first, in.last, heads.H);
+    in.order = record_attention_order(set.batch(), in.first, in.last, heads.H, heads.E);
     for (std::size_t i = 0; i < bench.repeats; ++i) {
       record_attention_backward(set.batch(), out, dy, y, logs, in);
     }

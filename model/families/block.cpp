@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "clora/ops/attention/attention.hpp"
+#include "clora/ops/gemm/gemm.hpp"
 #include "clora/ops/rowwise/rms_norm.hpp"
 #include "clora/ops/rowwise/swiglu.hpp"
 #include "clora/runtime/error.hpp"
@@ -211,7 +212,7 @@ class BlockRecorder {
   // Returns bf16 memory for the largest activations that the backward needs, if products round
   // their operands anyway. This saves a quarter of a step's memory.
   SwigluSaved bf16_copies(const BlockActivations& a, Save save) {
-    const bool rounds = has_matrix_unit(batch_.context().variant());
+    const bool rounds = products_round_to_bf16(batch_.context());
     if (save == Save::nothing || !rounds || a.gate.type() == DType::bf16) return {};
     return {batch_.temporary(a.gate.shape(), DType::bf16, "saved gate"),
             batch_.temporary(a.up.shape(), DType::bf16, "saved up")};

@@ -87,7 +87,8 @@ void ForwardPass::Impl::record(RecordedForward& forward) {
   };
   Tensor x = activation(rows.rows(), "embeddings");
   record_embedding(batch, x, rows.ids(), model.embeddings());
-  const Tensor order = record_attention_order(batch, rows.first(), rows.last(), c.heads);
+  const Tensor order =
+      record_attention_order(batch, rows.first(), rows.last(), c.heads, c.head_dim);
   for (std::int64_t layer = 0; layer < c.layers; ++layer) {
     Block block = block_of(model, adapter, layer);
     block.rope_table = model.rope_table(rows.rows());

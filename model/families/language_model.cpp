@@ -49,11 +49,8 @@ WeightForm form_of(const Context& context, const WeightView& view) {
   return preferred_form(context, view.shape, view.type);
 }
 
-// Kernels for CPUs read weights at any address; those for GPUs read vectors of 16 bytes.
 bool lies_where_kernels_read(const Context& context, std::span<const std::byte> bytes) {
-  constexpr std::uintptr_t kVectorBytes = 16;
-  return is_for_cpus(context.variant()) ||
-         reinterpret_cast<std::uintptr_t>(bytes.data()) % kVectorBytes == 0;
+  return reinterpret_cast<std::uintptr_t>(bytes.data()) % weight_alignment_bytes(context) == 0;
 }
 
 // Whether the device reads the weight from the mapped file.

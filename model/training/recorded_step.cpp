@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "clora/ops/attention/attention.hpp"
+#include "clora/ops/lora_linear/lora_linear.hpp"
 #include "clora/ops/loss/cross_entropy.hpp"
 #include "clora/ops/rowwise/embedding.hpp"
 #include "clora/ops/rowwise/rms_norm.hpp"
@@ -49,7 +50,7 @@ RecordedStep::RecordedStep(LanguageModel& model, const Adapter* adapter, StepKin
 }
 
 Tensor RecordedStep::record_bf16_adapter() {
-  if (adapter_ == nullptr || model_->context().variant() != Variant::wgmma) return {};
+  if (adapter_ == nullptr || !reads_bf16_adapter(model_->context())) return {};
   const Tensor& parameters = adapter_->parameters();
   const Tensor bf16 = batch_.temporary(parameters.shape(), DType::bf16, "bf16 adapter");
   record_cast_to_bf16(batch_, bf16, parameters);
@@ -79,8 +80,8 @@ RecordedStep::RecordedBlocks RecordedStep::record_blocks() {
   const ModelConfig& config = model_->config();
   const std::int64_t rows = inputs_.rows();
   const Tensor rope_table = model_->rope_table(rows);
-  const Tensor order =
-      record_attention_order(batch_, inputs_.first(), inputs_.last(), config.heads);
+  const Tensor order = record_attention_order(batch_, inputs_.first(), inputs_.last(), config.heads,
+                                              config.head_dim);
   const Tensor bf16_adapter = record_bf16_adapter();
   const Save save = kind_ == StepKind::train ? Save::for_backward : Save::nothing;
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "clora/ops/gemm/gemm.hpp"
 #include "clora/runtime/files/json.hpp"
 
 namespace clora {
@@ -120,10 +121,10 @@ RunFingerprint fingerprint_of(const Records& records) {
 }
 
 RunFingerprint fingerprint_of(const LanguageModel& model) {
-  const Variant variant = model.context().variant();
+  const Context& context = model.context();
   RunFingerprint fingerprint{
-      {"precision", has_matrix_unit(variant) ? "products rounded to bf16" : "f32"},
-      {"kernel variant", std::string(name_of(variant))},
+      {"precision", products_round_to_bf16(context) ? "products rounded to bf16" : "f32"},
+      {"kernel variant", std::string(name_of(context.variant()))},
       {"model weights", digest_of_weights(model.stored_weights()).text()}};
   add_configuration(fingerprint, model.config());
   return fingerprint;

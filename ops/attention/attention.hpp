@@ -25,11 +25,11 @@ struct AttentionInputs {
   double keys_per_row = 0;
 };
 
-// The order in which the kernels of some variants process their tiles: a temporary, shared by all
-// calls with these rows and H query heads. Empty if no kernel of the Context needs it.
-// REQUIRES: first and last as above.
-Tensor record_attention_order(Batch& batch, const Tensor& first, const Tensor& last,
-                              std::int64_t H);
+// The order in which some kernels process their tiles: a temporary, shared by all calls with these
+// rows and H query heads of E elements. Empty if no kernel for them needs it. REQUIRES: first and
+// last as above.
+Tensor record_attention_order(Batch& batch, const Tensor& first, const Tensor& last, std::int64_t H,
+                              std::int64_t E);
 
 // Overwrites y [T, H, E] (f32 or bf16) and log_sum_exp [T, H]; log_sum_exp may be empty if no
 // backward follows.

@@ -4,6 +4,7 @@
 #include <array>
 #include <span>
 
+#include "ops/attention/attention_portable.hpp"
 #include "ops/gemm/gemm_portable.hpp"
 
 namespace clora {
@@ -38,6 +39,17 @@ Launch launch_of(const AttentionSpec& spec, const AttentionTile& tile, std::stri
           std::string(label)};
 }
 
+const char* tile_refusal(const AttentionSpec& spec, const AttentionInputs& in) {
+  if (spec.decodes()) return "it is for many rows";
+  if (!reads_vec4s(spec, in)) return "it reads heads that are aligned to four elements";
+  return attention_tile(spec, in) ? nullptr : "its tiles exceed the local memory or a work-group";
+}
+
+// REQUIRES: no refusal.
+AttentionTile tile_of(const AttentionSpec& spec, const AttentionInputs& in) {
+  return attention_tile(spec, in).value();
+}
+
 }  // namespace
 
 std::size_t AttentionTile::local_bytes(std::int64_t head_dim) const {
@@ -59,33 +71,48 @@ std::optional<AttentionTile> attention_tile(const AttentionSpec& spec, const Att
   return {};
 }
 
-void record_attention_flash(Batch& batch, const AttentionSpec& spec, const AttentionTile& tile,
-                            const AttentionOutputs& out, const AttentionInputs& in) {
-  Launch launch =
-      launch_of(spec, tile, "attention_flash.cl", "attention_flash", "attention/forward");
-  launch.cost = spec.cost();
-  batch.launch(std::move(launch), out.y, out.log_sum_exp, in.q, in.k, in.v, in.first, in.last,
-               spec.problem(in.scale), std::int32_t{out.keeps_log_sum_exp});
+const char* attention_flash_refusal(const Context&, const AttentionForward& forward) {
+  return tile_refusal(forward.spec, forward.in);
 }
 
-AttentionGradients record_attention_backward_flash(Batch& batch, const AttentionSpec& spec,
-                                                   const AttentionTile& tile,
-                                                   const AttentionBackward& backward,
-                                                   const Tensor& dot) {
-  const auto& [out, dy, y, log_sum_exp, in, cost] = backward;
-  constexpr std::string_view kFile = "attention_backward_flash.cl";
+void record_attention_flash(Batch& batch, const AttentionForward& forward) {
+  const auto& [spec, y, log_sum_exp, in] = forward;
+  Launch launch =
+      launch_of(spec, tile_of(spec, in), kAttentionFlash, "attention_flash", "attention/forward");
+  launch.cost = spec.cost();
+  batch.launch(std::move(launch), y, forward.logs_or_y(), in.q, in.k, in.v, in.first, in.last,
+               spec.problem(in.scale), std::int32_t{forward.keeps_log_sum_exp()});
+}
+
+// Intel's CPU runtime (2026.22) computes wrong sums of dq with the tiles; the cause is not known.
+// pocl, oclgrind and NVIDIA's driver compute the right ones, as does Intel's in the forward.
+const char* attention_backward_flash_refusal(const Context& context,
+                                             const AttentionBackward& backward) {
+  const Device& device = context.device();
+  if (device.kind == DeviceKind::cpu && !is_pocl(device)) {
+    return "of the drivers for CPUs it is for pocl";
+  }
+  return tile_refusal(backward.spec, backward.in);
+}
+
+AttentionGradients record_attention_backward_flash(Batch& batch,
+                                                   const AttentionBackward& backward) {
+  const auto& [spec, out, dy, y, log_sum_exp, in, cost] = backward;
+  const AttentionTile tile = tile_of(spec, in);
+  const Tensor dot = record_attention_dots(batch, backward);
   const Shape parts{spec.T, spec.H, spec.E};
   const bool has_parts = spec.H > spec.G;
   AttentionGradients written = out;
   if (has_parts) written.dk = batch.temporary(parts, DType::f32, "dk parts");
   if (has_parts) written.dv = batch.temporary(parts, DType::f32, "dv parts");
-  Launch keys = launch_of(spec, tile, kFile, "attention_backward_flash_keys", "attention/backward");
+  Launch keys = launch_of(spec, tile, kAttentionBackwardFlash, "attention_backward_flash_keys",
+                          "attention/backward");
   keys.cost = cost;
   batch.launch(std::move(keys), written.dk, written.dv, dy, log_sum_exp, dot, in.q, in.k, in.v,
                in.first, spec.problem(in.scale));
-  batch.launch(
-      launch_of(spec, tile, kFile, "attention_backward_flash_queries", "attention/backward q"),
-      out.dq, dy, log_sum_exp, dot, in.q, in.k, in.v, in.first, spec.problem(in.scale));
+  batch.launch(launch_of(spec, tile, kAttentionBackwardFlash, "attention_backward_flash_queries",
+                         "attention/backward q"),
+               out.dq, dy, log_sum_exp, dot, in.q, in.k, in.v, in.first, spec.problem(in.scale));
   return written;
 }
 

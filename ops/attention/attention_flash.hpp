@@ -17,24 +17,19 @@ struct AttentionTile {
   std::size_t local_bytes(std::int64_t head_dim) const;
 };
 
+inline constexpr std::string_view kAttentionFlash = "attention_flash.cl";
+inline constexpr std::string_view kAttentionBackwardFlash = "attention_backward_flash.cl";
+
 // The tiling for f32 tensors of these sizes; empty if T is small, a head is not aligned to four
 // elements, or no tile fits the device.
 std::optional<AttentionTile> attention_tile(const AttentionSpec& spec, const AttentionInputs& in);
 
-struct AttentionOutputs {
-  Tensor y;
-  Tensor log_sum_exp;  // any tensor unless it is kept
-  bool keeps_log_sum_exp = false;
-};
+const char* attention_flash_refusal(const Context& context, const AttentionForward& forward);
+void record_attention_flash(Batch& batch, const AttentionForward& forward);
 
-// REQUIRES (both functions): all tensors f32; `tile` is that of attention_tile().
-void record_attention_flash(Batch& batch, const AttentionSpec& spec, const AttentionTile& tile,
-                            const AttentionOutputs& out, const AttentionInputs& in);
-// Returns the tensors written: if H > G, its dk and dv hold one part per query head. dot [T, H] is
-// dy . y.
-AttentionGradients record_attention_backward_flash(Batch& batch, const AttentionSpec& spec,
-                                                   const AttentionTile& tile,
-                                                   const AttentionBackward& backward,
-                                                   const Tensor& dot);
+const char* attention_backward_flash_refusal(const Context& context,
+                                             const AttentionBackward& backward);
+// Returns the tensors written: if H > G, its dk and dv hold one part per query head.
+AttentionGradients record_attention_backward_flash(Batch& batch, const AttentionBackward& backward);
 
 }  // namespace clora

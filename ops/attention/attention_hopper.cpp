@@ -1,8 +1,12 @@
 #include "ops/attention/attention_hopper.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
+#include "ops/attention/attention_self_test.hpp"
+#include "ops/dispatch/variant_dispatch.hpp"
 #include "ops/hopper/tensor_maps.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/integer_sizes.hpp"
@@ -15,6 +19,9 @@ constexpr std::size_t kItems = 384;
 constexpr std::int64_t kStepElements = 8192;  // of a backward step: rows times head dim
 constexpr std::size_t kGroup = 128;           // work-items of the elementwise kernels
 constexpr std::string_view kBackwardBegin = "attention_backward_begin_wgmma.cl";
+// Rows of a self-test: three tiles of the forward, three blocks of keys of the backward. Each head
+// dim and each type of the results has its own program.
+constexpr std::int64_t kTestRows = 2 * kRows + 5;
 constexpr std::string_view kMapLabel = "attention/tensor map";
 
 // Rows [T, H, E] as a bf16 matrix [T, H E].
@@ -31,7 +38,7 @@ Defines defines_of(std::int64_t head_dim, const Tensor& result) {
 
 Tensor order_of(Batch& batch, const AttentionInputs& in) {
   if (!in.order.empty()) return in.order;
-  return record_attention_order(batch, in.first, in.last, in.q.shape()[1]);
+  return record_attention_order(batch, in.first, in.last, in.q.shape()[1], in.q.shape()[2]);
 }
 
 // As many work-groups as can run at once, but no more than there are tiles.
@@ -64,9 +71,9 @@ struct BackwardPlan {
   }
 };
 
-void record_begin(Batch& batch, const AttentionSpec& spec, const BackwardPlan& plan,
-                  const AttentionBackward& backward, const Tensor& order, Defines defines) {
-  const auto& [out, dy, y, log_sum_exp, in, cost] = backward;
+void record_begin(Batch& batch, const BackwardPlan& plan, const AttentionBackward& backward,
+                  const Tensor& order, Defines defines) {
+  const auto& [spec, out, dy, y, log_sum_exp, in, cost] = backward;
   if (y.type() == DType::bf16) defines.set("Y_BF16");
   if (dy.type() == DType::bf16) defines.set("DY_BF16");
   constexpr std::int64_t kItemsARow = 8;
@@ -78,11 +85,17 @@ void record_begin(Batch& batch, const AttentionSpec& spec, const BackwardPlan& p
                in.first, order, narrow(spec.T), narrow(spec.H), narrow(plan.padded));
 }
 
-}  // namespace
-
-std::string_view attention_wgmma_file(std::int64_t E) {
-  return E == 64 ? "attention_hdim64_wgmma.cl" : "attention_wgmma.cl";
+// The kernel file of the forward for heads of E elements.
+std::string_view file_of(std::int64_t E) {
+  return E == 64 ? kAttentionWgmma64 : kAttentionWgmma128;
 }
+
+const char* refusal_of_sizes(const AttentionSpec& spec, bool supports_head_dim) {
+  if (spec.decodes()) return "it is for many rows";
+  return supports_head_dim ? nullptr : "it is for another head dim";
+}
+
+}  // namespace
 
 Tensor record_tile_order(Batch& batch, const Tensor& first, const Tensor& last,
                          std::int64_t concurrent) {
@@ -99,28 +112,57 @@ Tensor record_tile_order(Batch& batch, const Tensor& first, const Tensor& last,
   return order;
 }
 
-void record_attention_wgmma(Batch& batch, const AttentionSpec& spec, const Tensor& y,
-                            const Tensor& log_sum_exp, const AttentionInputs& in) {
+const char* attention_wgmma64_refusal(const Context&, const AttentionForward& forward) {
+  return refusal_of_sizes(forward.spec, forward.spec.E == 64);
+}
+
+const char* attention_wgmma128_refusal(const Context&, const AttentionForward& forward) {
+  return refusal_of_sizes(forward.spec, forward.spec.E == 128);
+}
+
+bool attention_wgmma_passed(Context& context, const AttentionForward& forward) {
+  const std::int64_t E = forward.spec.E;
+  const DType type = forward.y.type();
+  const std::string name = fmt::format("attention_wgmma {} {}", E, name_of(type));
+  return passed_self_test(context, {file_of(E), name, kBf16Tolerance}, [&](SelfTest& test) {
+    test_attention(test, kTestRows, kTestRows, E, type);
+  });
+}
+
+void record_attention_wgmma(Batch& batch, const AttentionForward& forward) {
+  const auto& [spec, y, log_sum_exp, in] = forward;
   const Bf16Rows q = head_rows(batch, in.q), k = head_rows(batch, in.k), v = head_rows(batch, in.v);
   const std::array<MappedMatrix, 3> mapped{{{q, kRows}, {k, kRows}, {v, kRows}}};
   const Tensor maps = prepare_tensor_maps(batch, mapped, kMapLabel);
-  const bool keeps = !log_sum_exp.empty();
   Launch launch{{},
                 persistent(spec, divide_up(spec.T, kRows) * spec.H),
                 spec.cost(),
                 "attention/forward",
                 {q.data, k.data, v.data}};
-  const std::string_view file = attention_wgmma_file(spec.E);
+  const std::string_view file = file_of(spec.E);
   launch.kernel =
       batch.context().kernel(file, file.substr(0, file.find('.')), defines_of(spec.E, y));
-  batch.launch(std::move(launch), y, keeps ? log_sum_exp : y, maps, in.first, in.last,
+  batch.launch(std::move(launch), y, forward.logs_or_y(), maps, in.first, in.last,
                order_of(batch, in), narrow(spec.T), narrow(spec.H), narrow(spec.G), in.scale,
-               std::int32_t{keeps});
+               std::int32_t{forward.keeps_log_sum_exp()});
 }
 
-AttentionGradients record_attention_backward_wgmma(Batch& batch, const AttentionSpec& spec,
+const char* attention_backward_wgmma_refusal(const Context&, const AttentionBackward& backward) {
+  return refusal_of_sizes(backward.spec, backward.spec.E == 64 || backward.spec.E == 128);
+}
+
+bool attention_backward_wgmma_passed(Context& context, const AttentionBackward& backward) {
+  const std::int64_t E = backward.spec.E;
+  const DType type = backward.out.dq.type();
+  const std::string name = fmt::format("attention_backward_wgmma {} {}", E, name_of(type));
+  return passed_self_test(
+      context, {kAttentionBackwardWgmma, name, kBf16Tolerance},
+      [&](SelfTest& test) { test_attention_backward(test, kTestRows, E, type); });
+}
+
+AttentionGradients record_attention_backward_wgmma(Batch& batch,
                                                    const AttentionBackward& backward) {
-  const auto& [out, dy, y, log_sum_exp, in, cost] = backward;
+  const auto& [spec, out, dy, y, log_sum_exp, in, cost] = backward;
   const auto step = static_cast<std::uint32_t>(kStepElements / spec.E);
   const Bf16Rows q = head_rows(batch, in.q), k = head_rows(batch, in.k), v = head_rows(batch, in.v),
                  dy_rows = head_rows(batch, dy);
@@ -129,7 +171,7 @@ AttentionGradients record_attention_backward_wgmma(Batch& batch, const Attention
   const BackwardPlan plan(batch, spec, out);
   const Defines defines = defines_of(spec.E, out.dq);
   const Tensor order = order_of(batch, in);
-  record_begin(batch, spec, plan, backward, order, defines);
+  record_begin(batch, plan, backward, order, defines);
   Launch launch{{},
                 persistent(spec, plan.padded / kRows * spec.H),
                 cost,

@@ -6,22 +6,24 @@
 
 namespace clora {
 
+inline constexpr std::string_view kAttentionWgmma64 = "attention_hdim64_wgmma.cl";
+inline constexpr std::string_view kAttentionWgmma128 = "attention_wgmma.cl";
 inline constexpr std::string_view kAttentionBackwardWgmma = "attention_backward_wgmma.cl";
-
-// The kernel file of the forward for heads of E elements.
-std::string_view attention_wgmma_file(std::int64_t E);
 
 // Launches cl/attention/attention_order.cl, on any device.
 Tensor record_tile_order(Batch& batch, const Tensor& first, const Tensor& last,
                          std::int64_t concurrent);
 
-// REQUIRES (both functions): spec.wants_wgmma().
+// Heads of 64 elements, of 128, and the backward of both.
+const char* attention_wgmma64_refusal(const Context& context, const AttentionForward& forward);
+const char* attention_wgmma128_refusal(const Context& context, const AttentionForward& forward);
+bool attention_wgmma_passed(Context& context, const AttentionForward& forward);
+void record_attention_wgmma(Batch& batch, const AttentionForward& forward);
 
-// log_sum_exp may be empty.
-void record_attention_wgmma(Batch& batch, const AttentionSpec& spec, const Tensor& y,
-                            const Tensor& log_sum_exp, const AttentionInputs& in);
+const char* attention_backward_wgmma_refusal(const Context& context,
+                                             const AttentionBackward& backward);
+bool attention_backward_wgmma_passed(Context& context, const AttentionBackward& backward);
 // Returns the tensors written: if H > G, its dk and dv hold one part per query head.
-AttentionGradients record_attention_backward_wgmma(Batch& batch, const AttentionSpec& spec,
-                                                   const AttentionBackward& backward);
+AttentionGradients record_attention_backward_wgmma(Batch& batch, const AttentionBackward& backward);
 
 }  // namespace clora

@@ -8,7 +8,6 @@
 
 #include "ops/activations.hpp"
 #include "ops/dispatch/cpu_vector_defines.hpp"
-#include "ops/launch_grids.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -18,7 +17,6 @@ constexpr std::int64_t kGroupsPerUnit = 4;
 constexpr std::int64_t kMaxChunks = 8;   // bounds the memory of the backward's parts
 constexpr std::int64_t kMaxSplits = 32;  // each item of the portable join reads all of them
 constexpr std::size_t kWorkGroup = 64;
-constexpr std::int32_t kDocument = 21;  // first key of the second document of a self-test
 
 std::int64_t power_of_two_from(std::int64_t n) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n)));
@@ -80,16 +78,11 @@ std::int64_t AttentionSpec::backward_scratch() const {
          (2 * 8 + 1) * kQueries;
 }
 
-bool AttentionSpec::wants_wgmma() const {
-  return context.variant() == Variant::wgmma && attention_rounds_to_bf16(Variant::wgmma, T, E);
-}
-
-bool AttentionSpec::wants_bf16(std::int64_t (AttentionSpec::*scratch)() const) const {
-  AttentionSpec rounding = *this;
-  rounding.bf16 = true;
-  return has_cpu_matrix_unit(context.variant()) &&
-         attention_rounds_to_bf16(context.variant(), T, E) &&
-         bytes_of((rounding.*scratch)()) <= context.device().local_memory_bytes;
+AttentionSpec AttentionSpec::for_cpus(bool rounds) const {
+  AttentionSpec spec = *this;
+  spec.cpu = true;
+  spec.bf16 = rounds;
+  return spec;
 }
 
 std::int64_t AttentionSpec::work_group() const {
@@ -98,7 +91,7 @@ std::int64_t AttentionSpec::work_group() const {
 
 Defines AttentionSpec::defines() const {
   Defines defines;
-  if (!cpu()) return defines.set("GROUP", work_group());
+  if (!cpu) return defines.set("GROUP", work_group());
   defines.set("KEYS", kKeys);
   if (bf16) return defines.set("STAGED", kStaged).set("MAX_BLOCKS", kMaxBlocks);
   define_cpu_vectors(defines, context.device());
@@ -147,7 +140,6 @@ AttentionSpec checked_spec(std::string_view op, Context& context, const Attentio
                            .H = q.shape()[1],
                            .G = k.shape()[1],
                            .E = E,
-                           .bf16_tensors = q.type() == DType::bf16,
                            .keys_per_row = inputs.keys_per_row};
   require(spec.H % spec.G == 0, "{}: the {} query heads must be a multiple of the {} key heads", op,
           spec.H, spec.G);
@@ -166,7 +158,7 @@ bool reads_vec4s(const AttentionSpec& spec, const AttentionInputs& inputs) {
   constexpr std::size_t kFour = 4;
   return static_cast<std::size_t>(spec.E) % kFour == 0 &&
          std::ranges::all_of(std::array{inputs.q, inputs.k, inputs.v}, [](const Tensor& t) {
-           return t.offset_bytes() % (kFour * sizeof(float)) == 0;
+           return t.type() == DType::bf16 || t.offset_bytes() % (kFour * sizeof(float)) == 0;
          });
 }
 
@@ -174,23 +166,6 @@ AttentionInputs upcast(Batch& batch, const AttentionInputs& inputs) {
   AttentionInputs wide = inputs;
   for (Tensor* t : {&wide.q, &wide.k, &wide.v}) *t = record_upcast(batch, *t);
   return wide;
-}
-
-AttentionInputs attention_test_inputs(SelfTest& test, std::int64_t rows, std::int64_t keys,
-                                      std::int64_t width, DType type) {
-  constexpr std::int64_t kHeads = 4, kKeyHeads = 2;
-  std::vector<std::int32_t> first(static_cast<std::size_t>(rows), 0);
-  std::vector<std::int32_t> last(first.size());
-  for (std::size_t t = 0; t < last.size(); ++t) {
-    last[t] = static_cast<std::int32_t>(keys - rows) + static_cast<std::int32_t>(t);
-    if (last[t] >= kDocument) first[t] = kDocument;
-  }
-  return {.q = test.input({rows, kHeads, width}, 1, type),
-          .k = test.input({keys, kKeyHeads, width}, 1, type),
-          .v = test.input({keys, kKeyHeads, width}, 1, type),
-          .first = test.input({rows}, first),
-          .last = test.input({rows}, last),
-          .scale = 0.25F};
 }
 
 std::int64_t attention_decode_splits(const Device& device, std::int64_t rows, std::int64_t G) {

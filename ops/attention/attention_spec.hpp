@@ -1,12 +1,12 @@
 // Shared by the attention ops: the checked sizes of one call and everything derived from them and
-// the device: -D options, grids, local memory, self-test inputs.
+// the device: -D options, grids, local memory.
 #pragma once
 
 #include <optional>
 #include <string_view>
 
 #include "clora/ops/attention/attention.hpp"
-#include "ops/dispatch/variant_dispatch.hpp"
+#include "ops/launch_grids.hpp"
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {
@@ -24,15 +24,12 @@ struct AttentionSpec {
 
   Context& context;
   std::int64_t T, Tk, H, G, E;
-  Variant variant = Variant::portable;
-  bool bf16 = false;          // if cpu(): the products round their operands to bf16
-  bool bf16_tensors = false;  // q, k and v are bf16
-  double keys_per_row = 0;    // AttentionInputs::keys_per_row
+  bool cpu = false;         // for kernels of CPU devices
+  bool bf16 = false;        // if cpu: the products round their operands to bf16
+  double keys_per_row = 0;  // AttentionInputs::keys_per_row
 
   std::size_t units() const { return std::max(1U, context.device().compute_units); }
-  bool cpu() const { return variant == Variant::cpu; }
-  bool wgmma() const { return variant == Variant::wgmma; }
-  bool decodes() const { return T <= kDecodeRows; }  // if not wgmma()
+  bool decodes() const { return T <= kDecodeRows; }
   std::int64_t wanted_groups() const;
 
   // Forward of few rows: the number of splits of a row's keys.
@@ -55,10 +52,8 @@ struct AttentionSpec {
   std::int64_t forward_scratch() const;
   std::int64_t backward_scratch() const;
   std::int64_t decode_scratch() const { return H / G * (2 * padded_width() + 2) + kKeys; }
-  // Whether the kernel for Hopper's tensor cores applies.
-  bool wants_wgmma() const;
-  // Whether the bf16 kernel for CPUs applies and its `scratch` fits the device's local memory.
-  bool wants_bf16(std::int64_t (AttentionSpec::*scratch)() const) const;
+  // The same sizes for a kernel for CPU devices, in f32 or bf16.
+  AttentionSpec for_cpus(bool rounds) const;
 
   std::int64_t work_group() const;
   Defines defines() const;
@@ -73,8 +68,21 @@ struct AttentionSpec {
   Cost cost() const;
 };
 
-// What the launches of one backward read and write.
+// What the launches of one forward read and write.
+struct AttentionForward {
+  AttentionSpec spec;
+  Tensor y;            // [T, H, E], f32 or bf16
+  Tensor log_sum_exp;  // [T, H], or empty
+  AttentionInputs in;
+
+  bool keeps_log_sum_exp() const { return !log_sum_exp.empty(); }
+  // As a kernel argument: another tensor, which is not written, if it is empty.
+  const Tensor& logs_or_y() const { return keeps_log_sum_exp() ? log_sum_exp : y; }
+};
+
+// The same for one backward.
 struct AttentionBackward {
+  AttentionSpec spec;
   AttentionGradients out;
   Tensor dy, y, log_sum_exp;
   AttentionInputs in;
@@ -87,15 +95,11 @@ std::int32_t narrow(std::int64_t n);
 // The sizes of `inputs`, for `op`. Errors: invalid_argument if shapes do not match.
 AttentionSpec checked_spec(std::string_view op, Context& context, const AttentionInputs& inputs);
 
-// Whether the portable kernels can read q, k and v as vectors of four elements.
+// Whether the portable kernels can read q, k and v, or their f32 copies, as vectors of four
+// elements.
 bool reads_vec4s(const AttentionSpec& spec, const AttentionInputs& inputs);
 
 // The inputs in f32: the given tensors, or new temporaries.
 AttentionInputs upcast(Batch& batch, const AttentionInputs& inputs);
-
-// Inputs of a self-test: `rows` queries at the end of a sequence of `keys` keys; the first keys are
-// a separate document.
-AttentionInputs attention_test_inputs(SelfTest& test, std::int64_t rows, std::int64_t keys,
-                                      std::int64_t width = 20, DType type = DType::f32);
 
 }  // namespace clora

@@ -1,4 +1,5 @@
 #include "ops/attention/attention_spec.hpp"
+#include "ops/dispatch/variant_dispatch.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -24,17 +25,17 @@ void record_cache_append(Batch& batch, const Tensor& cache, const Tensor& rows,
   require_tensor(op, "cache", cache, cache.shape());
   require_tensor(op, "rows", rows, {T, G, E});
   require_tensor(op, "positions", positions, {T}, DType::i32);
-  const Variant variant =
-      variant_for(batch.context(), "attention_decode_cpu.cl", "cache_append_cpu", test_append);
+  const bool cpu = variant_for(batch.context(), "attention_decode_cpu.cl", "cache_append_cpu",
+                               test_append) == Variant::cpu;
   const AttentionSpec spec{.context = batch.context(),
                            .T = T,
                            .Tk = cache.shape()[0],
                            .H = G,
                            .G = G,
                            .E = E,
-                           .variant = variant};
+                           .cpu = cpu};
   const Cost cost{0, 2.0 * static_cast<double>(rows.bytes())};
-  if (spec.cpu()) {
+  if (cpu) {
     const std::int64_t group_rows = divide_up(T, spec.wanted_groups());
     batch.launch({spec.kernel("attention_decode_cpu.cl", "cache_append_cpu"),
                   single_item_groups(static_cast<std::size_t>(divide_up(T, group_rows))), cost,

@@ -9,23 +9,12 @@
 #include "clora/ops/rowwise/rms_norm.hpp"
 #include "clora/ops/rowwise/rope.hpp"
 #include "clora/ops/rowwise/swiglu.hpp"
-#include "ops/decode/decode_layers_gpu.hpp"
-#include "ops/decode/decode_layers_portable.hpp"
+#include "ops/decode/decode_layers_dispatch.hpp"
 #include "ops/decode/decode_layers_table.hpp"
-#include "ops/dispatch/co_resident_groups.hpp"
-#include "ops/dispatch/integer_products.hpp"
-#include "ops/dispatch/variant_dispatch.hpp"
 #include "runtime/fail.hpp"
-#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {
-
-constexpr std::string_view kFile = "decode_layers_cpu.cl";
-constexpr std::int64_t kKeys = 64;        // of a block of scores, as AttentionSpec::kKeys
-constexpr std::uint32_t kMaxGroups = 64;  // all of them update one counter
-constexpr double kTolerance = 1e-2;       // integer instead of float arithmetic through two blocks
-constexpr double kGpuTolerance = 1e-3;    // the order of sums through two blocks of a model
 
 using Sizes = DecodeSizes;
 
@@ -55,139 +44,6 @@ void require_layer(const DecodeLayer& l, const Sizes& s) {
   }
   require_tensor(op, "key_cache", l.key_cache, {s.S, s.G, s.E});
   require_tensor(op, "value_cache", l.value_cache, {s.S, s.G, s.E});
-}
-
-Sizes checked(const Tensor& x, const DecodeLayers& decode) {
-  constexpr std::string_view op = "decode_layers";
-  const Sizes s = decode_sizes(decode);
-  require_tensor(op, "x", x, {1, s.D});
-  for (const DecodeLayer& layer : decode.layers) require_layer(layer, s);
-  require(!decode.rope_table.empty() && decode.rope_table.shape().rank() == 3,
-          "{}: rope_table must be f32 [P, {}, 2]", op, s.E / 2);
-  require_tensor(op, "rope_table", decode.rope_table, {decode.rope_table.shape()[0], s.E / 2, 2});
-  require_tensor(op, "position", decode.position, {1}, DType::i32);
-  require_tensor(op, "first", decode.first, {1}, DType::i32);
-  require_tensor(op, "last", decode.last, {1}, DType::i32);
-  return s;
-}
-
-// Bytes of local memory: a row of integers, or the scratch of attention.
-std::size_t scratch_bytes(const Sizes& s) {
-  const std::int64_t widest = std::max({s.D, s.F, s.H * s.E});
-  const std::int64_t padded = round_up(s.E, 16);
-  const std::int64_t floats = s.H / s.G * (2 * padded + 2) + kKeys;
-  return static_cast<std::size_t>(std::max(widest * 9 / 4, 4 * floats));
-}
-
-bool packed_layers_fit(const Context& context, const DecodeLayers& decode) {
-  const Sizes s = decode_sizes(decode);
-  const Tensor& like = decode.layers.front().q;
-  for (const DecodeLayer& layer : decode.layers) {
-    if (has_bias(layer) || has_adapter(layer)) return false;
-    for (const Tensor* w : matrices_of(layer)) {
-      if (w->layout() != Layout::packed || w->type() != like.type()) return false;
-    }
-  }
-  return s.E % 16 == 0 && s.H % s.G == 0 && scratch_bytes(s) <= context.device().local_memory_bytes;
-}
-
-bool fits_cpu(const Context& context, const DecodeLayers& decode) {
-  return context.variant() != Variant::amx && integer_products(context) != IntegerDots::none &&
-         packed_layers_fit(context, decode);
-}
-
-Defines defines_of(const Context& context, const DecodeLayers& decode) {
-  Defines defines;
-  set_weight_type(defines, decode.layers.front().q);
-  define_integer_dots(defines, integer_products(context));
-  return defines.set("KEYS", kKeys);
-}
-
-// Two blocks over a partly filled cache.
-void test_decode_cpu(SelfTest& test, DType type) {
-  constexpr std::int64_t D = 64, F = 2 * D, H = 4, G = 2, E = D / H, S = 40;
-  const auto matrix = [&](std::int64_t n, std::int64_t k) {
-    return test.weights({n, k}, type, Layout::packed);
-  };
-  DecodeLayers decode{.layers = {},
-                      .rope_table = test.input({S, E / 2, 2}),
-                      .position = test.input({1}, std::vector<std::int32_t>{34}),
-                      .first = test.input({1}, std::vector<std::int32_t>{1}),
-                      .last = test.input({1}, std::vector<std::int32_t>{34}),
-                      .heads = H,
-                      .epsilon = 1e-5F};
-  for (int l = 0; l < 2; ++l) {
-    decode.layers.push_back({.input_norm = test.input({D}, 1e-2F),
-                             .q = matrix(H * E, D),
-                             .k = matrix(G * E, D),
-                             .v = matrix(G * E, D),
-                             .o = matrix(D, H * E),
-                             .output_norm = test.input({D}, 1e-2F),
-                             .gate = matrix(F, D),
-                             .up = matrix(F, D),
-                             .down = matrix(D, F),
-                             .key_cache = test.changed(test.input({S, G, E})),
-                             .value_cache = test.changed(test.input({S, G, E}))});
-  }
-  const Tensor x = test.changed(test.input({1, D}));
-  const Tensor grid_barrier = test.input({3}, std::vector<std::int32_t>(3));
-  if (decodes_in_one_launch(test.batch().context(), decode)) {
-    record_decode_layers(test.batch(), x, decode, grid_barrier);
-  } else {
-    record_decode_layers_unfused(test.batch(), x, decode);
-  }
-}
-
-// The model's first layer and the first one with an adapter (or the second layer), with small
-// caches of the test.
-std::vector<DecodeLayer> layers_to_test(SelfTest& test, const DecodeLayers& decode,
-                                        std::int64_t S) {
-  std::vector<DecodeLayer> layers{decode.layers.front()};
-  const auto adapted = std::ranges::find_if(decode.layers, has_adapter);
-  if (adapted != decode.layers.end() && adapted != decode.layers.begin()) {
-    layers.push_back(*adapted);
-  } else if (decode.layers.size() > 1) {
-    layers.push_back(decode.layers[1]);
-  }
-  const Sizes s = decode_sizes(decode);
-  for (DecodeLayer& layer : layers) {
-    layer.key_cache = test.changed(test.input({S, s.G, s.E}));
-    layer.value_cache = test.changed(test.input({S, s.G, s.E}));
-  }
-  return layers;
-}
-
-// Runs the program of the model itself, which is compiled for its sizes, on two of its layers: test
-// weights of these sizes would take as much memory.
-void test_decode_gpu(SelfTest& test, const DecodeLayers& decode) {
-  constexpr std::int64_t kRows = 40;
-  const std::int64_t S = std::min(kRows, decode.rope_table.shape()[0]);
-  const std::vector<std::int32_t> position{static_cast<std::int32_t>(S - 1)};
-  DecodeLayers probe = decode;
-  probe.layers = layers_to_test(test, decode, S);
-  probe.position = test.input({1}, position);
-  probe.first = test.input({1}, std::vector<std::int32_t>{S > 2 ? 1 : 0});
-  probe.last = test.input({1}, position);
-  const Tensor x = test.changed(test.input({1, decode_sizes(decode).D}));
-  const Tensor grid_barrier = test.input({3}, std::vector<std::int32_t>(3));
-  if (makes_reference(test.batch().context())) {
-    record_decode_layers_unfused(test.batch(), x, probe);
-  } else {
-    record_decode_layers_gpu(test.batch(), x, probe, grid_barrier, decode);
-  }
-}
-
-bool cpu_passed(Context& context, const DecodeLayers& decode) {
-  const DType type = decode.layers.front().q.type();
-  return passed_self_test(context,
-                          {kFile, fmt::format("decode_layers {}", name_of(type)), kTolerance},
-                          [type](SelfTest& test) { test_decode_cpu(test, type); });
-}
-
-bool gpu_passed(Context& context, const DecodeLayers& decode) {
-  const std::string options = decode_layers_gpu_options(context, decode);
-  return passed_self_test(context, {kDecodeLayersGpu, "decode_layers_gpu", kGpuTolerance, options},
-                          [&](SelfTest& test) { test_decode_gpu(test, decode); });
 }
 
 void record_linear(Batch& batch, const Tensor& y, const Tensor& x, const LinearWeights& weights,
@@ -241,8 +97,22 @@ void feed_forward(Batch& batch, const Tensor& x, const DecodeLayer& l, const Dec
 
 }  // namespace
 
+void require_decode_layers(const Tensor& x, const DecodeLayers& decode) {
+  constexpr std::string_view op = "decode_layers";
+  const Sizes s = decode_sizes(decode);
+  require_tensor(op, "x", x, {1, s.D});
+  for (const DecodeLayer& layer : decode.layers) require_layer(layer, s);
+  require(!decode.rope_table.empty() && decode.rope_table.shape().rank() == 3,
+          "{}: rope_table must be f32 [P, {}, 2]", op, s.E / 2);
+  require_tensor(op, "rope_table", decode.rope_table, {decode.rope_table.shape()[0], s.E / 2, 2});
+  require_tensor(op, "position", decode.position, {1}, DType::i32);
+  require_tensor(op, "first", decode.first, {1}, DType::i32);
+  require_tensor(op, "last", decode.last, {1}, DType::i32);
+}
+
 void record_decode_layers_unfused(Batch& batch, const Tensor& x, const DecodeLayers& decode) {
-  const Sizes s = checked(x, decode);
+  require_decode_layers(x, decode);
+  const Sizes s = decode_sizes(decode);
   for (const DecodeLayer& layer : decode.layers) {
     attend(batch, x, layer, decode, s);
     feed_forward(batch, x, layer, decode, s);
@@ -250,56 +120,31 @@ void record_decode_layers_unfused(Batch& batch, const Tensor& x, const DecodeLay
 }
 
 bool decodes_in_one_launch(Context& context, const DecodeLayers& decode) {
-  const bool on_cpu = is_for_cpus(context.variant());
-  const bool fits =
-      on_cpu ? fits_cpu(context, decode)
-             : context.device().kind == DeviceKind::gpu && decode_layers_gpu_fit(context, decode);
-  // On pocl, co_resident_groups() reserves the threads: only for layers that fit.
-  return fits && co_resident_groups(context) > 0 &&
-         (on_cpu ? cpu_passed(context, decode) : gpu_passed(context, decode));
+  return choose_decode_layers(context, decode).needs_grid_barrier;
 }
 
+// The choice was made before, and may have reserved the work-groups for another Context.
 void record_decode_layers(Batch& batch, const Tensor& x, const DecodeLayers& decode,
                           const Tensor& grid_barrier) {
-  const Sizes s = checked(x, decode);
+  require_decode_layers(x, decode);
   require_tensor("decode_layers", "grid_barrier", grid_barrier, {3}, DType::i32);
-  Context& context = batch.context();
-  if (!is_for_cpus(context.variant())) {
-    return record_decode_layers_gpu(batch, x, decode, grid_barrier, decode);
-  }
-  require(packed_layers_fit(context, decode),
-          "decode_layers: the layers' weights must be packed and of one type");
-  const std::uint32_t groups = std::clamp(context.device().compute_units, 1U, kMaxGroups);
-  const std::int64_t splits = attention_decode_splits(context.device(), 1, s.G);
-  const auto temporary = [&](Shape shape, std::string_view name) {
-    return batch.temporary(shape, DType::f32, name);
-  };
-  const Defines defines = defines_of(context, decode);
-  const DecodeDims dims{.D = u32(s.D),
-                        .F = u32(s.F),
-                        .H = u32(s.H),
-                        .G = u32(s.G),
-                        .E = u32(s.E),
-                        .splits = u32(splits)};
-  batch.fill_zero(grid_barrier);
-  batch.launch({context.kernel(kFile, "decode_layers", defines), single_item_groups(groups),
-                decode_layers_cost(decode), "decode_layers/forward", tensors_of(decode)},
-               x, temporary({s.H, s.E}, "q"), temporary({s.H, splits, s.E + 2}, "attention parts"),
-               temporary({groups, s.H, s.E}, "attention"), temporary({s.F}, "swiglu"),
-               decode_table(context, decode), decode.rope_table, decode.position, decode.first,
-               decode.last, grid_barrier, by_value(decode_problem(decode)), by_value(dims),
-               LocalMemory{scratch_bytes(s)});
+  const auto& all = decode_layers_implementations().all;
+  const auto chosen = std::ranges::find_if(all, [&](const DecodeLayersImplementation& each) {
+    return each.needs_grid_barrier && refusal_of(each, batch.context(), decode) == nullptr;
+  });
+  require(chosen != all.end(), "decode_layers: one launch does not support the layers' weights");
+  chosen->record(batch, x, decode, grid_barrier);
 }
 
-bool decodes_in_few_launches(const Context& context, const DecodeLayers& decode) {
-  return context.variant() == Variant::portable &&
-         decode_layers_portable_fit(context.device(), decode);
+bool decodes_in_few_launches(Context& context, const DecodeLayers& decode) {
+  const DecodeLayersImplementation& chosen = choose_decode_layers(context, decode);
+  return chosen.is_fused && !chosen.needs_grid_barrier;
 }
 
 void record_decode_layers_in_few_launches(Batch& batch, const Tensor& x,
                                           const DecodeLayers& decode) {
-  (void)checked(x, decode);
-  record_decode_layers_portable(batch, x, decode);
+  require_decode_layers(x, decode);
+  choose_decode_layers(batch.context(), decode).record(batch, x, decode, {});
 }
 
 // The number of cache rows is known on the device only: their bytes and flops are not counted.

@@ -44,9 +44,9 @@ struct DecodeLayers {
 // at `position`. REQUIRES: position < P.
 void record_decode_layers_unfused(Batch& batch, const Tensor& x, const DecodeLayers& decode);
 
-// Whether the Context may rely on co-resident work-groups (ops/dispatch/co_resident_groups.hpp),
-// its device, its variant and these layers allow one launch, and the self-test of the program has
-// not failed.
+// Whether these layers are decoded in one launch: its implementation supports them on the Context,
+// its work-groups are co-resident (ops/dispatch/co_resident_groups.hpp), and its program has passed
+// its self-test.
 bool decodes_in_one_launch(Context& context, const DecodeLayers& decode);
 
 // The same as one launch. `grid_barrier` [3] i32 must be zero before the batch first runs and is
@@ -56,8 +56,8 @@ bool decodes_in_one_launch(Context& context, const DecodeLayers& decode);
 void record_decode_layers(Batch& batch, const Tensor& x, const DecodeLayers& decode,
                           const Tensor& grid_barrier);
 
-// Whether the Context's variant is portable and its few launches per layer support these layers.
-bool decodes_in_few_launches(const Context& context, const DecodeLayers& decode);
+// Whether these layers are decoded in few launches per layer.
+bool decodes_in_few_launches(Context& context, const DecodeLayers& decode);
 
 // The same in few launches per layer. Runs a small batch immediately. REQUIRES:
 // decodes_in_few_launches().

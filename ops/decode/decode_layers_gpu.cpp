@@ -5,6 +5,8 @@
 
 #include "clora/ops/quant/quant.hpp"
 #include "ops/decode/decode_layers_table.hpp"
+#include "ops/dispatch/co_resident_groups.hpp"
+#include "ops/dispatch/variant_dispatch.hpp"
 #include "ops/hopper/ptx.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/fail.hpp"
@@ -19,6 +21,7 @@ constexpr std::int64_t kLanes = 32;       // of a team, minimum
 constexpr std::int64_t kMaxSplits = 16;
 constexpr std::int64_t kSliceSteps = 512;  // of a row of an adapter's a: the kernel's SLICE_STEPS
 constexpr std::int64_t kMaxRanks = 1024;   // of the adapters of one product
+constexpr double kTolerance = 1e-3;        // the order of sums through two blocks of a model
 // Local memory available to a group's own arrays on NVIDIA GPUs, whatever the driver reports: 227
 // KiB on Hopper, at least 99 from sm_80 on, less 3 and 2 KiB that the driver adds.
 constexpr std::uint64_t kLocalBytesHopper = 224 << 10U;
@@ -107,6 +110,45 @@ Defines defines_of(Context& context, const DecodeLayers& decode) {
   return defines.set("DOWN_LANES", lanes_for(device, s.D / 2, s.F));
 }
 
+// The model's first layer and the first one with an adapter (or the second layer), with small
+// caches of the test.
+std::vector<DecodeLayer> layers_to_test(SelfTest& test, const DecodeLayers& decode,
+                                        std::int64_t S) {
+  std::vector<DecodeLayer> layers{decode.layers.front()};
+  const auto adapted = std::ranges::find_if(decode.layers, has_adapter);
+  if (adapted != decode.layers.end() && adapted != decode.layers.begin()) {
+    layers.push_back(*adapted);
+  } else if (decode.layers.size() > 1) {
+    layers.push_back(decode.layers[1]);
+  }
+  const DecodeSizes s = decode_sizes(decode);
+  for (DecodeLayer& layer : layers) {
+    layer.key_cache = test.changed(test.input({S, s.G, s.E}));
+    layer.value_cache = test.changed(test.input({S, s.G, s.E}));
+  }
+  return layers;
+}
+
+// Runs the program of the model itself, which is compiled for its sizes, on two of its layers: test
+// weights of these sizes would take as much memory.
+void test_decode_gpu(SelfTest& test, const DecodeLayers& decode) {
+  constexpr std::int64_t kRows = 40;
+  const std::int64_t S = std::min(kRows, decode.rope_table.shape()[0]);
+  const std::vector<std::int32_t> position{static_cast<std::int32_t>(S - 1)};
+  DecodeLayers probe = decode;
+  probe.layers = layers_to_test(test, decode, S);
+  probe.position = test.input({1}, position);
+  probe.first = test.input({1}, std::vector<std::int32_t>{S > 2 ? 1 : 0});
+  probe.last = test.input({1}, position);
+  const Tensor x = test.changed(test.input({1, decode_sizes(decode).D}));
+  const Tensor grid_barrier = test.input({3}, std::vector<std::int32_t>(3));
+  if (makes_reference(test.batch().context())) {
+    record_decode_layers_unfused(test.batch(), x, probe);
+  } else {
+    record_decode_layers_gpu(test.batch(), x, probe, grid_barrier, decode);
+  }
+}
+
 }  // namespace
 
 // Local arrays of cl/decode/decode_layers_gpu.cl: input, scratch, s, factors and table.
@@ -125,14 +167,25 @@ bool decode_layers_gpu_fit(const Device& device, const DecodeSizes& s, std::int6
          decode_layers_gpu_local_bytes(device, s, ranks) <= local_memory_of(device);
 }
 
-bool decode_layers_gpu_fit(const Context& context, const DecodeLayers& decode) {
+const char* decode_layers_gpu_refusal(const Context& context, const DecodeLayers& decode) {
   const Tensor& like = decode.layers.front().q;
   for (const DecodeLayer& layer : decode.layers) {
     for (const Tensor* w : matrices_of(layer)) {
-      if (w->type() != like.type() || w->layout() != Layout::plain) return false;
+      if (w->type() != like.type() || w->layout() != Layout::plain) {
+        return "it reads plain weights of one type";
+      }
     }
   }
-  return decode_layers_gpu_fit(context.device(), decode_sizes(decode), max_ranks(decode));
+  const bool fits =
+      decode_layers_gpu_fit(context.device(), decode_sizes(decode), max_ranks(decode));
+  return fits ? nullptr : "the sizes are not multiples of 8, or exceed the local memory";
+}
+
+bool decode_layers_gpu_passed(Context& context, const DecodeLayers& decode) {
+  if (co_resident_groups(context) == 0) return false;
+  const std::string options = decode_layers_gpu_options(context, decode);
+  return passed_self_test(context, {kDecodeLayersGpu, "decode_layers_gpu", kTolerance, options},
+                          [&](SelfTest& test) { test_decode_gpu(test, decode); });
 }
 
 std::string decode_layers_gpu_options(Context& context, const DecodeLayers& decode) {
@@ -144,7 +197,7 @@ void record_decode_layers_gpu(Batch& batch, const Tensor& x, const DecodeLayers&
   Context& context = batch.context();
   const Device& device = context.device();
   const DecodeSizes s = decode_sizes(decode);
-  require(decode_layers_gpu_fit(context, decode),
+  require(decode_layers_gpu_refusal(context, decode) == nullptr,
           "decode_layers: the layers' weights must be plain and of one type, and their sizes "
           "multiples of 8");
   const auto temporary = [&](Shape shape, std::string_view name) {
@@ -160,6 +213,11 @@ void record_decode_layers_gpu(Batch& batch, const Tensor& x, const DecodeLayers&
                temporary({s.F}, "swiglu"), temporary({max_s_parts(decode)}, "s parts"),
                decode_table(context, decode), decode.rope_table, decode.position, decode.first,
                decode.last, grid_barrier, by_value(decode_problem(decode)));
+}
+
+void record_decode_layers_gpu_in_full(Batch& batch, const Tensor& x, const DecodeLayers& decode,
+                                      const Tensor& grid_barrier) {
+  record_decode_layers_gpu(batch, x, decode, grid_barrier, decode);
 }
 
 }  // namespace clora

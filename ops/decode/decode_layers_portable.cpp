@@ -17,7 +17,6 @@ namespace {
 
 #include "cl/decode/decode_row.clh"
 
-constexpr std::string_view kFile = "decode_layers.cl";
 constexpr std::size_t kGroup = 128;
 constexpr std::int64_t kVec8 = 8;
 constexpr std::int64_t kMinGroup = 8;            // the kernel's minimum of a team
@@ -286,7 +285,7 @@ class Recorder {
     Defines defines;
     set_weight_type(defines, w).set("GROUP", group());
     if (is_adapted) defines.set("ADAPTED");
-    return context_.kernel(kFile, function, defines);
+    return context_.kernel(kDecodeLayersPortable, function, defines);
   }
 
   Batch& batch_;
@@ -305,16 +304,22 @@ bool are_alike(std::initializer_list<const Tensor*> weights) {
 
 }  // namespace
 
-bool decode_layers_portable_fit(const Device& device, const DecodeLayers& decode) {
+const char* decode_layers_portable_refusal(const Context& context, const DecodeLayers& decode) {
   const DecodeSizes s = decode_sizes(decode);
-  return s.D % kVec8 == 0 && s.F % kVec8 == 0 && s.H * s.E % kVec8 == 0 && s.E % 2 == 0 &&
-         s.H % s.G == 0 && s.S <= kMaxCacheRows && group_of(device) >= kMinGroup &&
-         std::ranges::all_of(decode.layers, [](const DecodeLayer& l) {
-           return are_alike({&l.q, &l.k, &l.v}) && are_alike({&l.gate, &l.up});
-         });
+  if (s.D % kVec8 != 0 || s.F % kVec8 != 0 || s.H * s.E % kVec8 != 0 || s.E % 2 != 0 ||
+      s.H % s.G != 0) {
+    return "it needs sizes that are multiples of 8";
+  }
+  if (s.S > kMaxCacheRows) return "the cache is too long";
+  if (group_of(context.device()) < kMinGroup) return "the device's work-groups are too small";
+  const bool alike = std::ranges::all_of(decode.layers, [](const DecodeLayer& l) {
+    return are_alike({&l.q, &l.k, &l.v}) && are_alike({&l.gate, &l.up});
+  });
+  return alike ? nullptr : "it reads matrices with the same input that are of one type";
 }
 
-void record_decode_layers_portable(Batch& batch, const Tensor& x, const DecodeLayers& decode) {
+void record_decode_layers_portable(Batch& batch, const Tensor& x, const DecodeLayers& decode,
+                                   const Tensor&) {
   Recorder(batch, decode).record(x);
 }
 

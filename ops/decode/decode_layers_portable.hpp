@@ -6,12 +6,14 @@
 
 namespace clora {
 
-// Whether the kernels support the layers: matrices with the same input that are of one type, and
-// sizes that are multiples of 8.
-bool decode_layers_portable_fit(const Device& device, const DecodeLayers& decode);
+inline constexpr std::string_view kDecodeLayersPortable = "decode_layers.cl";
+
+// Matrices with the same input must be of one type, and sizes multiples of 8.
+const char* decode_layers_portable_refusal(const Context& context, const DecodeLayers& decode);
 
 // As record_decode_layers_unfused(), with the sums in another order. Runs a small batch
-// immediately. REQUIRES: decode_layers_portable_fit(); checked tensors.
-void record_decode_layers_portable(Batch& batch, const Tensor& x, const DecodeLayers& decode);
+// immediately. The last argument is not used. REQUIRES: no refusal; checked tensors.
+void record_decode_layers_portable(Batch& batch, const Tensor& x, const DecodeLayers& decode,
+                                   const Tensor& grid_barrier);
 
 }  // namespace clora

@@ -43,12 +43,17 @@ std::uint32_t co_resident_groups(const CoResidencyFacts& facts) {
   return on_gpu || has_pocl_threads(facts.device) ? facts.device.compute_units : 0;
 }
 
+CoResidencyFacts facts_of(const Context& context) {
+  const Device& device = context.device();
+  return {.device = device,
+          .variant = context.variant(),
+          .adopted = device.index < 0,
+          .shares_units = processes_share_units(device)};
+}
+
 std::uint32_t co_resident_groups(Context& context) {
   const Device& device = context.device();
-  const std::uint32_t groups = co_resident_groups({.device = device,
-                                                   .variant = context.variant(),
-                                                   .adopted = device.index < 0,
-                                                   .shares_units = processes_share_units(device)});
+  const std::uint32_t groups = co_resident_groups(facts_of(context));
   if (groups == 0 || !has_pocl_threads(device)) return groups;
   return ops_state<ThreadsHold>(context).take() ? groups : 0;
 }

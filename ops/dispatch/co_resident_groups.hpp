@@ -24,6 +24,7 @@ struct CoResidencyFacts {
   bool adopted = false;       // the Context uses a caller's queue
   bool shares_units = false;  // processes share the GPU's units (MPS)
 };
+CoResidencyFacts facts_of(const Context& context);
 // The number of co-resident work-groups: one per compute unit, or 0 if none may wait for another.
 std::uint32_t co_resident_groups(const CoResidencyFacts& facts);
 

@@ -6,28 +6,57 @@
 //
 // An implementation is a struct with at least:
 //   std::string_view name, file;              "packed_cpu"; its kernel file
+//   const char* (*unavailable)(const Context&);   what the Context lacks for every problem, or null
+//                                             (ops/dispatch/requirements.hpp)
 //   const char* (*refusal)(const Context&, const Problem&);   why it does not support the problem,
 //                                             or null if it does; builds and runs nothing
 //   bool (*passed)(Context&, const Problem&); the outcome of its self-test, which may run it
+// and the function that records it. Further members are properties that callers ask for, such as
+// the types that it takes.
 #pragma once
 
 #include <algorithm>
 #include <span>
+#include <string_view>
 
 #include "clora/runtime/context.hpp"
 
 namespace clora {
 
-// REQUIRES: `all` is not empty.
+template <class Implementation>
+struct ImplementationList {
+  std::string_view family;  // its stem: "attention"
+  std::span<const Implementation> all;
+};
+
+// Why the implementation does not support the problem, or null if it does.
 template <class Implementation, class Problem>
-const Implementation& choose_implementation(Context& context, std::span<const Implementation> all,
+const char* refusal_of(const Implementation& each, const Context& context, const Problem& problem) {
+  const char* const unavailable = each.unavailable(context);
+  return unavailable != nullptr ? unavailable : each.refusal(context, problem);
+}
+
+// REQUIRES: the list is not empty.
+template <class Implementation, class Problem>
+const Implementation& choose_implementation(Context& context,
+                                            const ImplementationList<Implementation>& list,
                                             const Problem& problem) {
   const auto takes = [&](const Implementation& each) {
-    return each.refusal(context, problem) == nullptr && each.passed(context, problem);
+    return refusal_of(each, context, problem) == nullptr && each.passed(context, problem);
   };
-  const auto others = all.first(all.size() - 1);
+  const auto others = list.all.first(list.all.size() - 1);
   const auto found = std::ranges::find_if(others, takes);
-  return found != others.end() ? *found : all.back();
+  return found != others.end() ? *found : list.all.back();
+}
+
+// For implementations that need no self-test, since they are the reference of the others.
+template <class Problem>
+bool needs_no_test(Context&, const Problem&) {
+  return true;
+}
+template <class Problem>
+const char* refuses_nothing(const Context&, const Problem&) {
+  return nullptr;
 }
 
 }  // namespace clora

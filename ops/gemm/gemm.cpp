@@ -5,7 +5,6 @@
 #include "clora/ops/quant/quant.hpp"
 #include "ops/activations.hpp"
 #include "ops/gemm/gemm_dispatch.hpp"
-#include "ops/gemm/gemm_hopper.hpp"
 #include "ops/tensor_overlap.hpp"
 #include "runtime/fail.hpp"
 
@@ -41,7 +40,7 @@ void record_product(Batch& batch, GemmProduct p) {
   const bool f32_s = p.rank() == 0 || p.low_rank.s.type() == DType::f32;
   if (!f32_s && !chosen.takes_bf16_s) return record_with_f32_s(batch, p);
   if (p.has_shrink() && !chosen.fuses_shrink(context, p)) {
-    const bool has_copy = chosen.takes_a_copy && !p.low_rank.a_bf16.empty();
+    const bool has_copy = chosen.reads_bf16_adapter && !p.low_rank.a_bf16.empty();
     const Tensor a = std::exchange(p.low_rank.a, {});
     record_product(batch, {.y = p.low_rank.s,
                            .x = p.x,
@@ -52,6 +51,14 @@ void record_product(Batch& batch, GemmProduct p) {
                            .alpha = p.low_rank.a_scale});
   }
   chosen.record(batch, p);
+}
+
+// In one launch if an implementation can.
+void record_products(Batch& batch, std::span<const GemmProduct> problems) {
+  if (const GemmImplementation* chosen = choose_gemm_group(batch.context(), problems)) {
+    return chosen->record_group(batch, problems);
+  }
+  for (const GemmProduct& p : problems) record_product(batch, p);
 }
 
 void require_rows(std::string_view op, std::string_view name, const Tensor& t) {
@@ -132,8 +139,7 @@ void record_gemm(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& w
 void record_gemms(Batch& batch, const Tensor& x, std::span<const GemmOutput> outputs) {
   std::vector<GemmProduct> problems;
   for (const auto& [y, w, extras] : outputs) problems.push_back(product_of(y, x, w, extras));
-  if (can_group(batch.context(), problems)) return record_gemm_wgmma(batch, problems);
-  for (const GemmProduct& p : problems) record_product(batch, p);
+  record_products(batch, problems);
 }
 
 void record_gemm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& w,
@@ -148,9 +154,10 @@ void record_gemm_backward_sum(Batch& batch, const Tensor& dx, std::span<const Ge
     problems.push_back(backward_product_of(dx, term, accumulate));
     accumulate = Accumulate::yes;
   }
-  if (can_group(batch.context(), problems)) return record_gemm_wgmma(batch, problems);
-  for (const GemmProduct& p : problems) record_product(batch, p);
+  record_products(batch, problems);
 }
+
+bool products_round_to_bf16(const Context& context) { return has_matrix_unit(context.variant()); }
 
 Cost gemm_cost(std::int64_t m, const Tensor& w) {
   const auto rows = static_cast<double>(m);

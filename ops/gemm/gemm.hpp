@@ -70,6 +70,9 @@ struct GemmTerm {
 void record_gemm_backward_sum(Batch& batch, const Tensor& dx, std::span<const GemmTerm> terms,
                               Accumulate accumulate);
 
+// Whether large products of a Context round their operands to bf16.
+bool products_round_to_bf16(const Context& context);
+
 // Flops and bytes of one product with M rows (w counted in its storage type).
 Cost gemm_cost(std::int64_t m, const Tensor& w);
 

@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "clora/ops/quant/quant.hpp"
 #include "clora/runtime/error.hpp"
 #include "ops/dispatch/implementation.hpp"
 #include "ops/dispatch/integer_products.hpp"
+#include "ops/dispatch/requirements.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
 #include "ops/gemm/gemm_hopper.hpp"
 #include "ops/gemm/gemm_mma.hpp"
@@ -123,39 +126,33 @@ GemmProduct as_wgmma_takes_it(const Context& context, GemmProduct p) {
   return p;
 }
 
-constexpr const char* kForGpus = "it is for GPUs with matrix units, in precision auto";
-constexpr const char* kForCpus = "it is for CPU devices";
 constexpr const char* kForFewRows = "it is for forward products of few rows";
 constexpr const char* kForManyRows = "it is for backward products and products of many rows";
 
 bool never_fuses(const Context&, const GemmProduct&) { return false; }
-bool needs_no_test(Context&, const GemmProduct&) { return true; }
 
-const char* wgmma_refusal(const Context& context, const GemmProduct& p) {
-  if (context.variant() != Variant::wgmma) return kForGpus;
+const char* many_rows_refusal(const Context& context, const GemmProduct& p) {
   return is_skinny_product(context, p) ? kForManyRows : nullptr;
 }
+const char* few_rows_refusal(const Context& context, const GemmProduct& p) {
+  return is_skinny_product(context, p) ? nullptr : kForFewRows;
+}
+
 bool wgmma_passed(Context& context, const GemmProduct& p) {
   const GemmProduct launched = as_wgmma_takes_it(context, p);
   return gemm_wgmma_passed(context, {&launched, 1});
 }
+bool wgmma_can_group(Context& context, std::span<const GemmProduct> problems) {
+  return gemm_wgmma_can_group(context, problems) && gemm_wgmma_passed(context, problems);
+}
 void record_wgmma(Batch& batch, const GemmProduct& p) { record_gemm_wgmma(batch, {&p, 1}); }
 
-const char* mma_refusal(const Context& context, const GemmProduct& p) {
-  if (context.variant() != Variant::mma) return kForGpus;
-  return is_skinny_product(context, p) ? kForManyRows : nullptr;
-}
-
-const char* skinny_cpu_refusal(const Context& context, const GemmProduct& p) {
-  if (!is_for_cpus(context.variant())) return kForCpus;
-  return is_skinny_product(context, p) ? nullptr : kForFewRows;
-}
 bool skinny_cpu_passed(Context& context, const GemmProduct& p) {
   return skinny_passed(context, p.w);
 }
 
 const char* skinny_packed_refusal(const Context& context, const GemmProduct& p) {
-  if (const char* refusal = skinny_cpu_refusal(context, p)) return refusal;
+  if (const char* refusal = few_rows_refusal(context, p)) return refusal;
   return has_packed_floats(p.w) ? nullptr : "it reads packed weights of floats";
 }
 bool skinny_packed_cpu_passed(Context& context, const GemmProduct& p) {
@@ -163,7 +160,7 @@ bool skinny_packed_cpu_passed(Context& context, const GemmProduct& p) {
 }
 
 const char* skinny_int8_refusal(const Context& context, const GemmProduct& p) {
-  if (const char* refusal = skinny_cpu_refusal(context, p)) return refusal;
+  if (const char* refusal = few_rows_refusal(context, p)) return refusal;
   if (p.w.layout() != Layout::packed || !is_quantised(p.w.type())) {
     return "it reads packed quantised weights";
   }
@@ -177,18 +174,14 @@ bool skinny_int8_cpu_passed(Context& context, const GemmProduct& p) {
   return int8_passed(context, p.w);
 }
 
-const char* tiles_cpu_refusal(const Context& context, const GemmProduct& p) {
-  if (!is_for_cpus(context.variant())) return kForCpus;
-  return is_skinny_product(context, p) ? kForManyRows : nullptr;
-}
 bool tiles_cpu_passed(Context& context, const GemmProduct& p) {
   return tiles_passed(context, p.w, false);
 }
 void record_tiles_cpu(Batch& batch, const GemmProduct& p) { record_gemm_tiles(batch, p, false); }
 
 const char* bf16_tiles_refusal(const Context& context, const GemmProduct& p) {
-  if (const char* refusal = tiles_cpu_refusal(context, p)) return refusal;
-  return rounds(context, p) ? nullptr : "it needs a unit for bf16, and more than 16 columns";
+  if (const char* refusal = many_rows_refusal(context, p)) return refusal;
+  return rounds(context, p) ? nullptr : "it is for more than 16 columns";
 }
 bool bf16_tiles_cpu_passed(Context& context, const GemmProduct& p) {
   return tiles_passed(context, p.w, true);
@@ -196,7 +189,7 @@ bool bf16_tiles_cpu_passed(Context& context, const GemmProduct& p) {
 void record_bf16_tiles(Batch& batch, const GemmProduct& p) { record_gemm_tiles(batch, p, true); }
 
 const char* packed_refusal(const Context& context, const GemmProduct& p) {
-  if (const char* refusal = tiles_cpu_refusal(context, p)) return refusal;
+  if (const char* refusal = many_rows_refusal(context, p)) return refusal;
   const bool bf16 = rounds(context, p);
   if (p.backward) return "it is for forward products";
   if (!has_packed_floats(p.w) || (p.w.type() == DType::bf16) != bf16) {
@@ -210,44 +203,55 @@ bool packed_cpu_passed(Context& context, const GemmProduct& p) {
   return packed_passed(context, p.w);
 }
 
-const char* skinny_portable_refusal(const Context& context, const GemmProduct& p) {
-  return is_skinny_product(context, p) ? nullptr : kForFewRows;
-}
-const char* portable_refusal(const Context&, const GemmProduct&) { return nullptr; }
-
 constexpr GemmImplementation kImplementations[] = {
-    {"wgmma", kGemmWgmma, wgmma_refusal, wgmma_passed, gemm_wgmma_fuses_shrink, record_wgmma, true,
+    {"wgmma", kGemmWgmma, needs_wgmma, many_rows_refusal, wgmma_passed, gemm_wgmma_fuses_shrink,
+     record_wgmma, true, true, wgmma_can_group, record_gemm_wgmma},
+    {"mma", kGemmMma, needs_mma, many_rows_refusal, gemm_mma_passed, never_fuses, record_gemm_mma,
      true},
-    {"mma", kGemmMma, mma_refusal, gemm_mma_passed, never_fuses, record_gemm_mma, true},
-    {"skinny_int8_cpu", kGemmSkinnyInt8, skinny_int8_refusal, skinny_int8_cpu_passed, never_fuses,
-     record_gemm_skinny_int8},
-    {"skinny_packed_cpu", kGemmSkinnyPacked, skinny_packed_refusal, skinny_packed_cpu_passed,
-     never_fuses, record_gemm_skinny_packed},
-    {"skinny_cpu", kGemmSkinny, skinny_cpu_refusal, skinny_cpu_passed, never_fuses,
+    {"skinny_int8_cpu", kGemmSkinnyInt8, needs_cpu, skinny_int8_refusal, skinny_int8_cpu_passed,
+     never_fuses, record_gemm_skinny_int8},
+    {"skinny_packed_cpu", kGemmSkinnyPacked, needs_cpu, skinny_packed_refusal,
+     skinny_packed_cpu_passed, never_fuses, record_gemm_skinny_packed},
+    {"skinny_cpu", kGemmSkinny, needs_cpu, few_rows_refusal, skinny_cpu_passed, never_fuses,
      record_gemm_skinny},
-    {"packed_cpu", kGemmPacked, packed_refusal, packed_cpu_passed, gemm_packed_fuses_shrink,
-     record_gemm_packed},
-    {"bf16_cpu", kGemmBf16Tiles, bf16_tiles_refusal, bf16_tiles_cpu_passed,
+    {"packed_cpu", kGemmPacked, needs_cpu, packed_refusal, packed_cpu_passed,
+     gemm_packed_fuses_shrink, record_gemm_packed},
+    {"bf16_cpu", kGemmBf16Tiles, needs_bf16_cpu, bf16_tiles_refusal, bf16_tiles_cpu_passed,
      gemm_bf16_tiles_fuse_shrink, record_bf16_tiles},
-    {"cpu", kGemmTiles, tiles_cpu_refusal, tiles_cpu_passed, never_fuses, record_tiles_cpu},
-    {"skinny", kGemmSkinnyPortable, skinny_portable_refusal, needs_no_test,
+    {"cpu", kGemmTiles, needs_cpu, many_rows_refusal, tiles_cpu_passed, never_fuses,
+     record_tiles_cpu},
+    {"skinny", kGemmSkinnyPortable, needs_nothing, few_rows_refusal, needs_no_test,
      gemm_skinny_fuses_shrink, record_gemm_skinny_portable},
-    {"portable", "gemm.cl", portable_refusal, needs_no_test, never_fuses, record_gemm_portable},
+    {"portable", "gemm.cl", needs_nothing, refuses_nothing, needs_no_test, never_fuses,
+     record_gemm_portable},
 };
+constexpr ImplementationList<GemmImplementation> kList{"gemm", kImplementations};
 
 }  // namespace
 
-std::span<const GemmImplementation> gemm_implementations() { return kImplementations; }
+const ImplementationList<GemmImplementation>& gemm_implementations() { return kList; }
 
 const GemmImplementation& choose_gemm(Context& context, const GemmProduct& p) {
-  return choose_implementation(context, gemm_implementations(), p);
+  return choose_implementation(context, kList, p);
 }
 
-bool can_group(Context& context, std::span<const GemmProduct> problems) {
-  for (const GemmProduct& p : problems) {
-    if (wgmma_refusal(context, p) != nullptr) return false;
-  }
-  return gemm_wgmma_can_group(context, problems) && gemm_wgmma_passed(context, problems);
+const GemmImplementation* choose_gemm_group(Context& context,
+                                            std::span<const GemmProduct> problems) {
+  const auto takes = [&](const GemmImplementation& each) {
+    return each.can_group != nullptr &&
+           std::ranges::all_of(
+               problems,
+               [&](const GemmProduct& p) { return refusal_of(each, context, p) == nullptr; }) &&
+           each.can_group(context, problems);
+  };
+  const auto found = std::ranges::find_if(kImplementations, takes);
+  return found != std::end(kImplementations) ? &*found : nullptr;
+}
+
+bool gemm_reads_bf16_adapter(const Context& context) {
+  return std::ranges::any_of(kImplementations, [&](const GemmImplementation& each) {
+    return each.reads_bf16_adapter && each.unavailable(context) == nullptr;
+  });
 }
 
 }  // namespace clora

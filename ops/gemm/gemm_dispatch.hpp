@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "ops/dispatch/implementation.hpp"
 #include "ops/gemm/gemm_kernels.hpp"
 
 namespace clora {
@@ -10,6 +11,7 @@ namespace clora {
 struct GemmImplementation {
   std::string_view name;
   std::string_view file;
+  const char* (*unavailable)(const Context&);
   const char* (*refusal)(const Context&, const GemmProduct&);
   bool (*passed)(Context&, const GemmProduct&);
   // Whether it computes the shrink of a product in its own launch. The only place that decides it.
@@ -17,15 +19,24 @@ struct GemmImplementation {
   // REQUIRES: no refusal; a shrink only if fuses_shrink(); s is f32 unless takes_bf16_s.
   void (*record)(Batch&, const GemmProduct&);
   bool takes_bf16_s = false;
-  bool takes_a_copy = false;  // a shrink in a separate launch reads the bf16 copy of a, if any
+  // It reads the bf16 copies of an adapter's matrices, if any, also in a separate shrink.
+  bool reads_bf16_adapter = false;
+  // Whether one launch can compute several problems, which it does not refuse, and their program
+  // has passed its self-test; null: it computes one problem per launch.
+  bool (*can_group)(Context&, std::span<const GemmProduct>) = nullptr;
+  void (*record_group)(Batch&, std::span<const GemmProduct>) = nullptr;
 };
 
-// The best first; the last one computes any product.
-std::span<const GemmImplementation> gemm_implementations();
+// The last one computes any product.
+const ImplementationList<GemmImplementation>& gemm_implementations();
 const GemmImplementation& choose_gemm(Context& context, const GemmProduct& p);
 
-// Whether one grouped launch can compute these problems: all of them use the kernel that supports
-// groups, and it has passed its self-test for them.
-bool can_group(Context& context, std::span<const GemmProduct> problems);
+// The first implementation that computes these problems in one launch; null if there is none.
+const GemmImplementation* choose_gemm_group(Context& context,
+                                            std::span<const GemmProduct> problems);
+
+// Whether an implementation that is available on the Context reads the bf16 copies of an adapter's
+// matrices.
+bool gemm_reads_bf16_adapter(const Context& context);
 
 }  // namespace clora

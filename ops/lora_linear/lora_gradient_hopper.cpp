@@ -1,7 +1,12 @@
+#include "ops/lora_linear/lora_gradient_hopper.hpp"
+
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <vector>
 
-#include "clora/ops/lora_linear/lora_gradient.hpp"
+#include "ops/dispatch/variant_dispatch.hpp"
 #include "ops/hopper/tensor_maps.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/integer_sizes.hpp"
@@ -107,7 +112,49 @@ const LoraGradientProduct& one_that(bool shrinks, Problems problems) {
   return found == problems.end() ? problems.front() : *found;
 }
 
+// Several strips of columns, the last one partial; chunks of an odd number of boxes, which two warp
+// groups share; two blocks if there are many ranks; one problem, and several with and without a
+// shrink.
+void test_gradients_wgmma(SelfTest& test, std::uint32_t block_ranks) {
+  constexpr std::int64_t kRows = 2900;
+  const bool is_few = block_ranks == gradient_block_ranks(1);
+  const auto bf16_input = [&](Shape shape) { return test.input(shape, 1, DType::bf16); };
+  const auto problem = [&](std::int64_t rank, std::int64_t width, bool shrinks) {
+    LoraGradientProduct p{.out = test.changed(test.input({rank, width})),
+                          .s = bf16_input({kRows, rank}),
+                          .x = bf16_input({kRows, width}),
+                          .scale = 0.5F};
+    if (!shrinks) return p;
+    p.shrunk = test.output({kRows, rank}, DType::bf16);
+    p.b = test.input({rank, width});
+    p.shrink_scale = 0.25F;
+    return p;
+  };
+  DeferredGradients deferred;
+  deferred.record(test.batch(), std::array{problem(is_few ? 7 : 70, 1100, true)});
+  const std::int64_t rank = is_few ? 5 : 20;
+  deferred.add(test.batch(), problem(rank, 600, false));
+  deferred.add(test.batch(), problem(rank, 40, false));
+  deferred.record(test.batch(), std::array{problem(rank, 136, true), problem(rank, 530, true)});
+}
+
 }  // namespace
+
+bool lora_gradient_wgmma_passed(Context& context, const LoraGradientProduct& p) {
+  const std::uint32_t block_ranks = gradient_block_ranks(p.s.shape()[1]);
+  return passed_self_test(
+      context, {kLoraWgmma, fmt::format("lora_gradients_wgmma {}", block_ranks), kBf16Tolerance},
+      [&](SelfTest& test) { test_gradients_wgmma(test, block_ranks); });
+}
+
+bool lora_gradients_can_join(std::span<const LoraGradientProduct> problems,
+                             const LoraGradientProduct& p) {
+  return std::ranges::all_of(problems, [&](const LoraGradientProduct& q) {
+    const bool same_kind = p.shrunk.empty() == q.shrunk.empty();
+    const bool same_scales = p.scale == q.scale && p.shrink_scale == q.shrink_scale;
+    return p.s.shape() == q.s.shape() && (!same_kind || same_scales);
+  });
+}
 
 std::uint32_t gradient_block_ranks(std::int64_t rank) {
   return rank <= std::int64_t{kFewRanks} ? kFewRanks : kBlockRanks;

@@ -5,6 +5,8 @@
 
 #include "clora/ops/rowwise/dropout.hpp"
 #include "ops/activations.hpp"
+#include "ops/gemm/gemm_dispatch.hpp"
+#include "ops/lora_linear/lora_gradient_dispatch.hpp"
 #include "ops/tensor_overlap.hpp"
 #include "runtime/fail.hpp"
 
@@ -124,8 +126,9 @@ PendingGradient pending_of(Batch& batch, const LoraBranch& branch, DType type) {
           lora.dropout};
 }
 
+// Whether the launch of dbt also computes ds.
 bool shares_dx_launch(Context& context, const LoraBranch& branch) {
-  return !branch.lora.empty() && gradients_share_launches(context, branch.lora.a.shape()[0]);
+  return !branch.lora.empty() && choose_lora_gradient(context, dbt_of(branch)).fuses_shrink;
 }
 
 // Whether one product can compute the layers' dx.
@@ -273,6 +276,8 @@ void record_lora_gradient(Batch& batch, const Tensor& out, const Tensor& s, cons
   require_gradient("lora_gradient", product);
   record_gradient(batch, product);
 }
+
+bool reads_bf16_adapter(const Context& context) { return gemm_reads_bf16_adapter(context); }
 
 Cost lora_linear_cost(std::int64_t rows, const LinearWeights& weights, std::int64_t rank) {
   Cost cost = gemm_cost(rows, weights.w);

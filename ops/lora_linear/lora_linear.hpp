@@ -38,8 +38,8 @@ struct LoraWeights {
   Tensor bt;  // [R, N] f32
   float scale = 1;
   LoraDropout dropout = {};
-  // bf16 copies of a and bt, kept up to date by the caller; or empty: products that round cast them
-  // each time.
+  // bf16 copies of a and bt, kept up to date by the caller, for Contexts where
+  // reads_bf16_adapter(); or empty: products that round cast them each time.
   Tensor a_bf16 = {};
   Tensor bt_bf16 = {};
   bool empty() const noexcept { return a.empty(); }
@@ -114,6 +114,9 @@ void record_lora_shrink(Batch& batch, const Tensor& out, const Tensor& x, const 
 // Deterministic.
 void record_lora_gradient(Batch& batch, const Tensor& out, const Tensor& s, const Tensor& x,
                           float scale);
+
+// Whether the products of a Context read LoraWeights::a_bf16 and bt_bf16.
+bool reads_bf16_adapter(const Context& context);
 
 Cost lora_linear_cost(std::int64_t rows, const LinearWeights& weights, std::int64_t rank);
 

@@ -1,9 +1,9 @@
-// record_head_loss: gemm and cross_entropy by chunks of rows, unless the device has a fused kernel.
+// record_head_loss, and its portable implementation: gemm and cross_entropy by chunks of rows.
 #include <algorithm>
 
 #include "clora/ops/gemm/gemm.hpp"
 #include "clora/ops/loss/cross_entropy.hpp"
-#include "ops/loss/cross_entropy_head_hopper.hpp"
+#include "ops/loss/cross_entropy_head_dispatch.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
 
@@ -62,9 +62,12 @@ void check(const Tensor& loss, const Tensor& dx, const HeadLossInputs& inputs) {
 void record_head_loss(Batch& batch, const Tensor& loss, const Tensor& dx,
                       const HeadLossInputs& inputs) {
   check(loss, dx, inputs);
-  if (takes_head_loss_wgmma(batch.context(), inputs, !dx.empty())) {
-    return record_head_loss_wgmma(batch, loss, dx, inputs);
-  }
+  const HeadLoss head{loss, dx, inputs};
+  choose_head_loss(batch.context(), head).record(batch, head);
+}
+
+void record_head_loss_by_rows(Batch& batch, const HeadLoss& head) {
+  const auto& [loss, dx, inputs] = head;
   const std::int64_t rows = inputs.x.shape()[0];
   const std::int64_t vocabulary = inputs.head.shape()[0];
   const std::int64_t chunk =

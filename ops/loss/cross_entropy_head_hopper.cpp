@@ -11,7 +11,6 @@
 namespace clora {
 namespace {
 
-constexpr std::string_view kExponentials = "cross_entropy_head_wgmma.cl";
 constexpr std::int64_t kTileRows = 128;
 constexpr std::int64_t kTileEntries = 256;
 constexpr std::int64_t kTileColumns = 256;  // of dx, approximately
@@ -192,8 +191,8 @@ class Recording {
     const double bytes = 2.0 * static_cast<double>(in_.x.elements() + w.data.elements() +
                                                    (alone ? 0 : e.elements()));
     const std::size_t units = std::max(1U, batch_.context().device().compute_units);
-    Launch launch = launch_of(kExponentials, "head_exponentials", defines, groups_of(kItems, units),
-                              again ? Cost{} : Cost{flops, bytes},
+    Launch launch = launch_of(kHeadLossWgmma, "head_exponentials", defines,
+                              groups_of(kItems, units), again ? Cost{} : Cost{flops, bytes},
                               again ? "head_loss/exponentials again" : "head_loss/exponentials");
     launch.uses = table.uses();
     batch_.launch(std::move(launch), prepare_tensor_table(batch_, table, "head_loss/table"),
@@ -267,22 +266,23 @@ std::int64_t head_chunk_tiles(std::int64_t row_tiles, std::int64_t tiles, std::i
   return best;
 }
 
-bool takes_head_loss_wgmma(Context& context, const HeadLossInputs& inputs, bool gradient) {
-  const GemmSize size{u32(inputs.x.shape()[0]), u32(inputs.head.shape()[0]),
-                      u32(inputs.head.shape()[1])};
-  return context.variant() == Variant::wgmma && rounds_to_bf16(context.variant(), size, false) &&
-         inputs.head.layout() == Layout::plain &&
-         passed_self_test(
-             context,
-             {kExponentials, gradient ? "head_loss_wgmma gradient" : "head_loss_wgmma loss",
-              kBf16Tolerance},
-             [&](SelfTest& test) { test_head_loss(test, gradient); }) &&
-         (!gradient || tests_fast_kernel(context) || products_passed(context, inputs));
+const char* head_loss_wgmma_refusal(const Context& context, const HeadLoss& head) {
+  const auto& [loss, dx, in] = head;
+  const GemmSize size{u32(in.x.shape()[0]), u32(in.head.shape()[0]), u32(in.head.shape()[1])};
+  if (!rounds_to_bf16(context.variant(), size, false)) return "it is for many rows";
+  return in.head.layout() == Layout::plain ? nullptr : "it reads plain weights";
 }
 
-void record_head_loss_wgmma(Batch& batch, const Tensor& loss, const Tensor& dx,
-                            const HeadLossInputs& inputs) {
-  Recording(batch, loss, dx, inputs).record();
+bool head_loss_wgmma_passed(Context& context, const HeadLoss& head) {
+  const bool gradient = head.wants_gradient();
+  const std::string_view name = gradient ? "head_loss_wgmma gradient" : "head_loss_wgmma loss";
+  return passed_self_test(context, {kHeadLossWgmma, name, kBf16Tolerance},
+                          [&](SelfTest& test) { test_head_loss(test, gradient); }) &&
+         (!gradient || tests_fast_kernel(context) || products_passed(context, head.in));
+}
+
+void record_head_loss_wgmma(Batch& batch, const HeadLoss& head) {
+  Recording(batch, head.loss, head.dx, head.in).record();
 }
 
 }  // namespace clora

@@ -2,17 +2,18 @@
 // (wgmma).
 #pragma once
 
-#include "clora/ops/loss/cross_entropy.hpp"
+#include "ops/loss/cross_entropy_head_dispatch.hpp"
 
 namespace clora {
 
-// Whether the kernel applies to these inputs: variant wgmma, not a skinny product, w not packed,
-// and the self-test passed. The kernel for the loss alone has a separate self-test.
-bool takes_head_loss_wgmma(Context& context, const HeadLossInputs& inputs, bool gradient);
+inline constexpr std::string_view kHeadLossWgmma = "cross_entropy_head_wgmma.cl";
 
-// record_head_loss, by chunks of the vocabulary. REQUIRES: takes_head_loss_wgmma().
-void record_head_loss_wgmma(Batch& batch, const Tensor& loss, const Tensor& dx,
-                            const HeadLossInputs& inputs);
+const char* head_loss_wgmma_refusal(const Context& context, const HeadLoss& head);
+// The kernel for the loss alone has a separate self-test; with a gradient, the products for dx must
+// have passed theirs, too.
+bool head_loss_wgmma_passed(Context& context, const HeadLoss& head);
+// By chunks of the vocabulary.
+void record_head_loss_wgmma(Batch& batch, const HeadLoss& head);
 
 // Tiles of 256 vocabulary entries per chunk: `most`, or somewhat fewer if the last round of
 // work-groups would leave much of the GPU idle.

@@ -137,6 +137,10 @@ WeightForm preferred_form(const Context& context, const Shape& shape, DType type
   return in_place ? WeightForm{type, Layout::packed} : as_in_file;
 }
 
+std::size_t weight_alignment_bytes(const Context& context) {
+  return is_for_cpus(context.variant()) ? 1 : 16;
+}
+
 void pack_panels(std::span<std::byte> out, std::span<const std::byte> rows, std::int64_t columns,
                  DType from, DType to) {
   const auto elements = static_cast<std::size_t>(columns);

@@ -25,6 +25,10 @@ struct WeightForm {
 // panels in place; f32 rounded to bf16 if products round their operands anyway.
 WeightForm preferred_form(const Context& context, const Shape& shape, DType type);
 
+// The alignment that the kernels of a Context need of weights in memory: those for CPUs read at any
+// address, those for GPUs vectors.
+std::size_t weight_alignment_bytes(const Context& context);
+
 // Packs `rows`, full panels of 16 rows of `columns` elements of type `from` in file order, into
 // panels of type `to` in `out`. REQUIRES: to equals from and is one of f32, bf16, q4_0, q4_1 and
 // q8_0, or from is f32 and to is bf16 (rounded to nearest even); columns a multiple of 64; out has

@@ -152,7 +152,7 @@ class OneLaunchOfManyItems : public testing::Test {
   }
   Context& context() { return test::context_of(variant()); }
   void run(const Layers& layers, int times = 1) {
-    ASSERT_TRUE(decode_layers_gpu_fit(context(), layers.decode));
+    ASSERT_EQ(decode_layers_gpu_refusal(context(), layers.decode), nullptr);
     const Tensor grid_barrier = test::upload(context(), {3}, std::vector<std::int32_t>{0, 0, 0});
     Batch batch(context());
     record_decode_layers_gpu(batch, layers.x, layers.decode, grid_barrier, layers.decode);

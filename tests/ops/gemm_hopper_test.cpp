@@ -6,8 +6,8 @@
 
 #include <set>
 
-#include "clora/ops/lora_linear/lora_gradient.hpp"
 #include "ops/gemm/gemm_wgmma_self_test.hpp"
+#include "ops/lora_linear/lora_gradient_hopper.hpp"
 #include "ops/tensor_overlap.hpp"
 #include "tests/support/op_test.hpp"
 

@@ -1,0 +1,158 @@
+#include "ops/attention/attention_cpu.hpp"
+
+#include <vector>
+
+#include "ops/attention/attention_self_test.hpp"
+#include "ops/dispatch/variant_dispatch.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::int64_t kTestWidth = 20;
+constexpr std::int64_t kBf16TestWidth = 32;
+
+// Three blocks of rows.
+void test_blocks(SelfTest& test, std::int64_t width) {
+  constexpr std::int64_t kRows = 2 * AttentionSpec::kQueries + 5;
+  test_attention(test, kRows, kRows, width);
+}
+
+// Two chunks of keys.
+void test_chunks(SelfTest& test, std::int64_t width) {
+  test_attention_backward(test, AttentionSpec::kMinChunk + 9, width);
+}
+
+const char* bf16_refusal(const AttentionSpec& spec,
+                         std::int64_t (AttentionSpec::*scratch)() const) {
+  if (spec.decodes()) return "it is for many rows";
+  if (!attention_rounds_to_bf16(spec.context.variant(), spec.T, spec.E)) {
+    return "it needs a head dim that is a multiple of 32";
+  }
+  const auto floats = static_cast<std::size_t>((spec.for_cpus(true).*scratch)());
+  const bool fits = floats * sizeof(float) <= spec.context.device().local_memory_bytes;
+  return fits ? nullptr : "its scratch exceeds the local memory";
+}
+
+// dq is the sum of the parts of all chunks of keys.
+AttentionGradients record_backward(Batch& batch, const AttentionBackward& backward, bool bf16) {
+  const auto& [given, out, dy, y, log_sum_exp, in, cost] = backward;
+  const AttentionSpec spec = given.for_cpus(bf16);
+  const std::int64_t T = spec.T, H = spec.H, G = spec.G, E = spec.E;
+  const std::string_view file = bf16 ? kAttentionBackwardBf16Cpu : kAttentionBackwardCpu;
+  const std::int64_t chunk = spec.chunk();
+  const std::int64_t chunks = divide_up(T, chunk);
+  const Tensor parts =
+      chunks == 1 ? out.dq : batch.temporary({chunks - 1, T, H, E}, DType::f32, "dq parts");
+  Launch launch{spec.kernel(file, bf16 ? "attention_backward_bf16_cpu" : "attention_backward_cpu"),
+                single_item_groups(static_cast<std::size_t>(G * chunks)), cost,
+                "attention/backward"};
+  std::vector<Argument> arguments{out.dq,       parts, out.dk,      out.dv,
+                                  dy,           y,     log_sum_exp, in.q,
+                                  in.k,         in.v,  in.first,    spec.problem(in.scale),
+                                  narrow(chunk)};
+  if (bf16) arguments.emplace_back(narrow(spec.backward_heads()));
+  arguments.emplace_back(spec.local(spec.backward_scratch()));
+  batch.record(std::move(launch), std::move(arguments));
+  if (chunks == 1) return out;
+  const std::int64_t rows = divide_up(T, spec.wanted_groups());
+  batch.launch({spec.kernel(file, "attention_add_parts_cpu"),
+                single_item_groups(static_cast<std::size_t>(divide_up(T, rows))),
+                {},
+                "attention/add parts"},
+               out.dq, parts, in.first, narrow(T), narrow(H * E), narrow(chunk), narrow(rows));
+  return out;
+}
+
+}  // namespace
+
+bool attention_decode_cpu_passed(Context& context, const AttentionForward&) {
+  return passed_self_test(context, {kAttentionDecodeCpu, "attention_decode_cpu"},
+                          [](SelfTest& test) { test_attention(test, 3, 90, kTestWidth); });
+}
+
+void record_attention_decode_cpu(Batch& batch, const AttentionForward& forward) {
+  const AttentionSpec spec = forward.spec.for_cpus(false);
+  const AttentionInputs& in = forward.in;
+  const std::int64_t T = spec.T, H = spec.H, G = spec.G, E = spec.E;
+  const std::int64_t splits = spec.splits();
+  const Tensor parts = batch.temporary({T, H, splits, E + 2}, DType::f32, "attention parts");
+  batch.launch({spec.kernel(kAttentionDecodeCpu, "attention_decode_cpu"),
+                single_item_groups(static_cast<std::size_t>(T * G * splits)), spec.cost(),
+                "attention/decode"},
+               parts, in.q, in.k, in.v, in.first, in.last, narrow(H), narrow(G), narrow(E),
+               in.scale, narrow(splits), spec.local(spec.decode_scratch()));
+  batch.launch({spec.kernel(kAttentionDecodeCpu, "attention_join_cpu"),
+                single_item_groups(static_cast<std::size_t>(T)),
+                {},
+                "attention/join"},
+               forward.y, forward.logs_or_y(), parts, narrow(H), narrow(E), narrow(splits),
+               std::int32_t{forward.keeps_log_sum_exp()});
+}
+
+bool attention_cpu_passed(Context& context, const AttentionForward&) {
+  return passed_self_test(context, {kAttentionCpu, "attention_forward_cpu"},
+                          [](SelfTest& test) { test_blocks(test, kTestWidth); });
+}
+
+void record_attention_cpu(Batch& batch, const AttentionForward& forward) {
+  const AttentionSpec spec = forward.spec.for_cpus(false);
+  const AttentionInputs& in = forward.in;
+  const std::int64_t blocks = divide_up(spec.T, AttentionSpec::kQueries);
+  batch.launch({spec.kernel(kAttentionCpu, "attention_forward_cpu"),
+                single_item_groups(static_cast<std::size_t>(spec.H * blocks)), spec.cost(),
+                "attention/forward"},
+               forward.y, forward.logs_or_y(), in.q, in.k, in.v, in.first, in.last,
+               spec.problem(in.scale), std::int32_t{forward.keeps_log_sum_exp()},
+               spec.local(spec.forward_scratch()));
+}
+
+const char* attention_bf16_cpu_refusal(const Context&, const AttentionForward& forward) {
+  return bf16_refusal(forward.spec, &AttentionSpec::forward_scratch);
+}
+
+bool attention_bf16_cpu_passed(Context& context, const AttentionForward&) {
+  return passed_self_test(context,
+                          {kAttentionBf16Cpu, "attention_forward_bf16_cpu", kBf16Tolerance},
+                          [](SelfTest& test) { test_blocks(test, kBf16TestWidth); });
+}
+
+void record_attention_bf16_cpu(Batch& batch, const AttentionForward& forward) {
+  const AttentionSpec spec = forward.spec.for_cpus(true);
+  const AttentionInputs& in = forward.in;
+  const std::int64_t heads = spec.forward_heads(), group_blocks = spec.forward_blocks();
+  const std::int64_t blocks = divide_up(spec.T, AttentionSpec::kQueries);
+  const std::int64_t groups =
+      divide_up(blocks, group_blocks) * spec.G * divide_up(spec.H / spec.G, heads);
+  batch.launch(
+      {spec.kernel(kAttentionBf16Cpu, "attention_forward_bf16_cpu"),
+       single_item_groups(static_cast<std::size_t>(groups)), spec.cost(), "attention/forward"},
+      forward.y, forward.logs_or_y(), in.q, in.k, in.v, in.first, in.last, spec.problem(in.scale),
+      std::int32_t{forward.keeps_log_sum_exp()}, narrow(heads), narrow(group_blocks),
+      spec.local(spec.forward_scratch()));
+}
+
+bool attention_backward_cpu_passed(Context& context, const AttentionBackward&) {
+  return passed_self_test(context, {kAttentionBackwardCpu, "attention_backward_cpu"},
+                          [](SelfTest& test) { test_chunks(test, kTestWidth); });
+}
+
+AttentionGradients record_attention_backward_cpu(Batch& batch, const AttentionBackward& backward) {
+  return record_backward(batch, backward, false);
+}
+
+const char* attention_backward_bf16_cpu_refusal(const Context&, const AttentionBackward& backward) {
+  return bf16_refusal(backward.spec, &AttentionSpec::backward_scratch);
+}
+
+bool attention_backward_bf16_cpu_passed(Context& context, const AttentionBackward&) {
+  return passed_self_test(
+      context, {kAttentionBackwardBf16Cpu, "attention_backward_bf16_cpu", kBf16Tolerance},
+      [](SelfTest& test) { test_chunks(test, kBf16TestWidth); });
+}
+
+AttentionGradients record_attention_backward_bf16_cpu(Batch& batch,
+                                                      const AttentionBackward& backward) {
+  return record_backward(batch, backward, true);
+}
+
+}  // namespace clora

@@ -1,0 +1,71 @@
+#include "ops/attention/attention_dispatch.hpp"
+
+#include "ops/attention/attention_cpu.hpp"
+#include "ops/attention/attention_flash.hpp"
+#include "ops/attention/attention_hopper.hpp"
+#include "ops/attention/attention_portable.hpp"
+#include "ops/dispatch/requirements.hpp"
+
+namespace clora {
+namespace {
+
+const char* few_rows_refusal(const Context&, const AttentionForward& forward) {
+  return forward.spec.decodes() ? nullptr : "it is for few rows";
+}
+const char* many_rows_refusal(const Context&, const AttentionForward& forward) {
+  return forward.spec.decodes() ? "it is for many rows" : nullptr;
+}
+
+constexpr AttentionImplementation kForward[] = {
+    {"wgmma_hdim64", kAttentionWgmma64, needs_wgmma, attention_wgmma64_refusal,
+     attention_wgmma_passed, record_attention_wgmma, true, true},
+    {"wgmma", kAttentionWgmma128, needs_wgmma, attention_wgmma128_refusal, attention_wgmma_passed,
+     record_attention_wgmma, true, true},
+    {"decode_cpu", kAttentionDecodeCpu, needs_cpu, few_rows_refusal, attention_decode_cpu_passed,
+     record_attention_decode_cpu},
+    {"bf16_cpu", kAttentionBf16Cpu, needs_bf16_cpu, attention_bf16_cpu_refusal,
+     attention_bf16_cpu_passed, record_attention_bf16_cpu},
+    {"cpu", kAttentionCpu, needs_cpu, many_rows_refusal, attention_cpu_passed,
+     record_attention_cpu},
+    {"decode", kAttentionDecode, needs_nothing, few_rows_refusal, needs_no_test,
+     record_attention_decode},
+    {"flash", kAttentionFlash, needs_nothing, attention_flash_refusal, needs_no_test,
+     record_attention_flash},
+    {"portable", kAttentionPortable, needs_nothing, refuses_nothing, needs_no_test,
+     record_attention_portable},
+};
+constexpr ImplementationList<AttentionImplementation> kForwardList{"attention", kForward};
+
+constexpr AttentionBackwardImplementation kBackward[] = {
+    {"wgmma", kAttentionBackwardWgmma, needs_wgmma, attention_backward_wgmma_refusal,
+     attention_backward_wgmma_passed, record_attention_backward_wgmma, true},
+    {"bf16_cpu", kAttentionBackwardBf16Cpu, needs_bf16_cpu, attention_backward_bf16_cpu_refusal,
+     attention_backward_bf16_cpu_passed, record_attention_backward_bf16_cpu},
+    {"cpu", kAttentionBackwardCpu, needs_cpu, refuses_nothing, attention_backward_cpu_passed,
+     record_attention_backward_cpu},
+    {"flash", kAttentionBackwardFlash, needs_nothing, attention_backward_flash_refusal,
+     needs_no_test, record_attention_backward_flash},
+    {"portable", kAttentionBackwardPortable, needs_nothing, refuses_nothing, needs_no_test,
+     record_attention_backward_portable},
+};
+constexpr ImplementationList<AttentionBackwardImplementation> kBackwardList{"attention_backward",
+                                                                            kBackward};
+
+}  // namespace
+
+const ImplementationList<AttentionImplementation>& attention_implementations() {
+  return kForwardList;
+}
+const AttentionImplementation& choose_attention(Context& context, const AttentionForward& forward) {
+  return choose_implementation(context, kForwardList, forward);
+}
+
+const ImplementationList<AttentionBackwardImplementation>& attention_backward_implementations() {
+  return kBackwardList;
+}
+const AttentionBackwardImplementation& choose_attention_backward(
+    Context& context, const AttentionBackward& backward) {
+  return choose_implementation(context, kBackwardList, backward);
+}
+
+}  // namespace clora

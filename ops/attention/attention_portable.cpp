@@ -1,0 +1,71 @@
+#include "ops/attention/attention_portable.hpp"
+
+namespace clora {
+
+void record_attention_decode(Batch& batch, const AttentionForward& forward) {
+  const auto& [spec, y, log_sum_exp, in] = forward;
+  const std::int64_t T = spec.T, H = spec.H, E = spec.E, splits = spec.portable_splits();
+  Defines defines = spec.defines();
+  defines.set("HEAD_DIM", E).set("SPLITS", splits);
+  defines.set("VEC_SIZE", reads_vec4s(spec, in) ? 4 : 1);
+  Context& context = spec.context;
+  const auto kernel = [&](std::string_view function) {
+    return context.kernel(kAttentionDecode, function, defines);
+  };
+  const Tensor parts = batch.temporary({T, H, splits, E + 2}, DType::f32, "attention parts");
+  batch.launch(
+      {kernel("attention_decode"), spec.groups(T * splits, H), spec.cost(), "attention/decode"},
+      parts, in.q, in.k, in.v, in.first, in.last, spec.problem(in.scale));
+  const std::int64_t elements = T * H * E;
+  batch.launch({kernel("attention_join"),
+                spec.groups(divide_up(elements, spec.work_group()), 1),
+                {},
+                "attention/join"},
+               y, forward.logs_or_y(), parts, elements, std::int32_t{forward.keeps_log_sum_exp()});
+}
+
+void record_attention_portable(Batch& batch, const AttentionForward& forward) {
+  const auto& [spec, y, log_sum_exp, in] = forward;
+  (void)spec.local(2 * spec.E + spec.work_group());
+  const LocalMemory row = spec.local(spec.E);
+  batch.launch({spec.kernel(kAttentionPortable, "attention_forward"), spec.groups(spec.T, spec.H),
+                spec.cost(), "attention/forward"},
+               y, forward.logs_or_y(), in.q, in.k, in.v, in.first, in.last, spec.problem(in.scale),
+               std::int32_t{forward.keeps_log_sum_exp()}, row, row);
+}
+
+Tensor record_attention_dots(Batch& batch, const AttentionBackward& backward) {
+  const AttentionSpec& spec = backward.spec;
+  const std::int64_t rows = spec.T * spec.H;
+  Tensor dot = batch.temporary({spec.T, spec.H}, DType::f32, "dy . y");
+  batch.launch({spec.kernel(kAttentionBackwardPortable, "attention_dots"),
+                spec.groups(divide_up(rows, spec.work_group()), 1),
+                {},
+                "attention/dots"},
+               dot, backward.dy, backward.y, narrow(rows), narrow(spec.E));
+  return dot;
+}
+
+AttentionGradients record_attention_backward_portable(Batch& batch,
+                                                      const AttentionBackward& backward) {
+  const auto& [spec, out, dy, y, log_sum_exp, in, cost] = backward;
+  const auto kernel = [&given = spec](std::string_view name) {
+    return given.kernel(kAttentionBackwardPortable, name);
+  };
+  const Tensor dot = record_attention_dots(batch, backward);
+  const LocalMemory row = spec.local(spec.E);
+  (void)spec.local(4 * spec.E + 2 * spec.work_group());
+  batch.launch(
+      {kernel("attention_backward_keys"), spec.groups(spec.T, spec.G), cost, "attention/backward"},
+      out.dk, out.dv, dy, log_sum_exp, dot, in.q, in.k, in.v, in.first, spec.problem(in.scale), row,
+      row, row, row);
+  batch.launch({kernel("attention_backward_queries"),
+                spec.groups(spec.T, spec.H),
+                {},
+                "attention/backward q"},
+               out.dq, dy, log_sum_exp, dot, in.q, in.k, in.v, in.first, spec.problem(in.scale),
+               row, row, row);
+  return out;
+}
+
+}  // namespace clora

@@ -1,0 +1,46 @@
+#include "ops/attention/attention_self_test.hpp"
+
+#include <vector>
+
+namespace clora {
+namespace {
+
+constexpr std::int32_t kDocument = 21;  // first key of the second document
+
+AttentionInputs inputs(SelfTest& test, std::int64_t rows, std::int64_t keys, std::int64_t width,
+                       DType type) {
+  constexpr std::int64_t kHeads = 4, kKeyHeads = 2;
+  std::vector<std::int32_t> first(static_cast<std::size_t>(rows), 0);
+  std::vector<std::int32_t> last(first.size());
+  for (std::size_t t = 0; t < last.size(); ++t) {
+    last[t] = static_cast<std::int32_t>(keys - rows) + static_cast<std::int32_t>(t);
+    if (last[t] >= kDocument) first[t] = kDocument;
+  }
+  return {.q = test.input({rows, kHeads, width}, 1, type),
+          .k = test.input({keys, kKeyHeads, width}, 1, type),
+          .v = test.input({keys, kKeyHeads, width}, 1, type),
+          .first = test.input({rows}, first),
+          .last = test.input({rows}, last),
+          .scale = 0.25F};
+}
+
+}  // namespace
+
+void test_attention(SelfTest& test, std::int64_t rows, std::int64_t keys, std::int64_t width,
+                    DType type) {
+  const AttentionInputs in = inputs(test, rows, keys, width, type);
+  record_attention(test.batch(), test.output(in.q.shape(), type),
+                   test.output({rows, in.q.shape()[1]}), in);
+}
+
+void test_attention_backward(SelfTest& test, std::int64_t rows, std::int64_t width, DType type) {
+  const AttentionInputs in = inputs(test, rows, rows, width, type);
+  const Tensor y = test.input(in.q.shape(), 1, type);
+  const Tensor log_sum_exp = test.input({rows, in.q.shape()[1]});
+  record_attention_backward(test.batch(),
+                            {test.output(in.q.shape(), type), test.output(in.k.shape(), type),
+                             test.output(in.k.shape(), type)},
+                            test.input(in.q.shape(), 1, type), y, log_sum_exp, in);
+}
+
+}  // namespace clora

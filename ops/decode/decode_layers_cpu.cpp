@@ -1,0 +1,130 @@
+#include "ops/decode/decode_layers_cpu.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "clora/ops/attention/attention.hpp"
+#include "clora/ops/quant/quant.hpp"
+#include "ops/decode/decode_layers_table.hpp"
+#include "ops/dispatch/co_resident_groups.hpp"
+#include "ops/dispatch/integer_products.hpp"
+#include "ops/dispatch/variant_dispatch.hpp"
+#include "runtime/integer_sizes.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::int64_t kKeys = 64;        // of a block of scores, as AttentionSpec::kKeys
+constexpr std::uint32_t kMaxGroups = 64;  // all of them update one counter
+constexpr double kTolerance = 1e-2;       // integer instead of float arithmetic through two blocks
+
+// Bytes of local memory: a row of integers, or the scratch of attention.
+std::size_t scratch_bytes(const DecodeSizes& s) {
+  const std::int64_t widest = std::max({s.D, s.F, s.H * s.E});
+  const std::int64_t padded = round_up(s.E, 16);
+  const std::int64_t floats = s.H / s.G * (2 * padded + 2) + kKeys;
+  return static_cast<std::size_t>(std::max(widest * 9 / 4, 4 * floats));
+}
+
+Defines defines_of(const Context& context, const DecodeLayers& decode) {
+  Defines defines;
+  set_weight_type(defines, decode.layers.front().q);
+  define_integer_dots(defines, integer_products(context));
+  return defines.set("KEYS", kKeys);
+}
+
+// Two blocks over a partly filled cache.
+void test_decode_cpu(SelfTest& test, DType type) {
+  constexpr std::int64_t D = 64, F = 2 * D, H = 4, G = 2, E = D / H, S = 40;
+  const auto matrix = [&](std::int64_t n, std::int64_t k) {
+    return test.weights({n, k}, type, Layout::packed);
+  };
+  DecodeLayers decode{.layers = {},
+                      .rope_table = test.input({S, E / 2, 2}),
+                      .position = test.input({1}, std::vector<std::int32_t>{34}),
+                      .first = test.input({1}, std::vector<std::int32_t>{1}),
+                      .last = test.input({1}, std::vector<std::int32_t>{34}),
+                      .heads = H,
+                      .epsilon = 1e-5F};
+  for (int l = 0; l < 2; ++l) {
+    decode.layers.push_back({.input_norm = test.input({D}, 1e-2F),
+                             .q = matrix(H * E, D),
+                             .k = matrix(G * E, D),
+                             .v = matrix(G * E, D),
+                             .o = matrix(D, H * E),
+                             .output_norm = test.input({D}, 1e-2F),
+                             .gate = matrix(F, D),
+                             .up = matrix(F, D),
+                             .down = matrix(D, F),
+                             .key_cache = test.changed(test.input({S, G, E})),
+                             .value_cache = test.changed(test.input({S, G, E}))});
+  }
+  const Tensor x = test.changed(test.input({1, D}));
+  const Tensor grid_barrier = test.input({3}, std::vector<std::int32_t>(3));
+  if (decodes_in_one_launch(test.batch().context(), decode)) {
+    record_decode_layers(test.batch(), x, decode, grid_barrier);
+  } else {
+    record_decode_layers_unfused(test.batch(), x, decode);
+  }
+}
+
+}  // namespace
+
+const char* decode_layers_cpu_refusal(const Context& context, const DecodeLayers& decode) {
+  if (context.variant() == Variant::amx) return "matrix tiles are faster";
+  if (integer_products(context) == IntegerDots::none) {
+    return "it needs dot products of bytes, and precision auto";
+  }
+  const Tensor& like = decode.layers.front().q;
+  for (const DecodeLayer& layer : decode.layers) {
+    if (has_bias(layer) || has_adapter(layer))
+      return "it is for layers without biases and adapters";
+    for (const Tensor* w : matrices_of(layer)) {
+      if (w->layout() != Layout::packed || w->type() != like.type()) {
+        return "it reads packed quantised weights of one type";
+      }
+    }
+  }
+  const DecodeSizes s = decode_sizes(decode);
+  if (s.E % 16 != 0 || s.H % s.G != 0) return "it needs a head dim that is a multiple of 16";
+  const bool fits = scratch_bytes(s) <= context.device().local_memory_bytes;
+  return fits ? nullptr : "its scratch exceeds the local memory";
+}
+
+bool decode_layers_cpu_passed(Context& context, const DecodeLayers& decode) {
+  if (co_resident_groups(context) == 0) return false;
+  const DType type = decode.layers.front().q.type();
+  const std::string name = fmt::format("decode_layers {}", name_of(type));
+  return passed_self_test(context, {kDecodeLayersCpu, name, kTolerance},
+                          [type](SelfTest& test) { test_decode_cpu(test, type); });
+}
+
+void record_decode_layers_cpu(Batch& batch, const Tensor& x, const DecodeLayers& decode,
+                              const Tensor& grid_barrier) {
+  Context& context = batch.context();
+  const DecodeSizes s = decode_sizes(decode);
+  const std::uint32_t groups = std::clamp(context.device().compute_units, 1U, kMaxGroups);
+  const std::int64_t splits = attention_decode_splits(context.device(), 1, s.G);
+  const auto temporary = [&](Shape shape, std::string_view name) {
+    return batch.temporary(shape, DType::f32, name);
+  };
+  const Defines defines = defines_of(context, decode);
+  const DecodeDims dims{.D = u32(s.D),
+                        .F = u32(s.F),
+                        .H = u32(s.H),
+                        .G = u32(s.G),
+                        .E = u32(s.E),
+                        .splits = u32(splits)};
+  batch.fill_zero(grid_barrier);
+  batch.launch(
+      {context.kernel(kDecodeLayersCpu, "decode_layers", defines), single_item_groups(groups),
+       decode_layers_cost(decode), "decode_layers/forward", tensors_of(decode)},
+      x, temporary({s.H, s.E}, "q"), temporary({s.H, splits, s.E + 2}, "attention parts"),
+      temporary({groups, s.H, s.E}, "attention"), temporary({s.F}, "swiglu"),
+      decode_table(context, decode), decode.rope_table, decode.position, decode.first, decode.last,
+      grid_barrier, by_value(decode_problem(decode)), by_value(dims),
+      LocalMemory{scratch_bytes(s)});
+}
+
+}  // namespace clora

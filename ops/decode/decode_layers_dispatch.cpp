@@ -1,0 +1,37 @@
+#include "ops/decode/decode_layers_dispatch.hpp"
+
+#include "ops/decode/decode_layers_cpu.hpp"
+#include "ops/decode/decode_layers_gpu.hpp"
+#include "ops/decode/decode_layers_portable.hpp"
+#include "ops/dispatch/requirements.hpp"
+
+namespace clora {
+namespace {
+
+void record_unfused(Batch& batch, const Tensor& x, const DecodeLayers& decode, const Tensor&) {
+  record_decode_layers_unfused(batch, x, decode);
+}
+
+constexpr DecodeLayersImplementation kImplementations[] = {
+    {"gpu", kDecodeLayersGpu, needs_co_resident_gpu, decode_layers_gpu_refusal,
+     decode_layers_gpu_passed, record_decode_layers_gpu_in_full, true},
+    {"cpu", kDecodeLayersCpu, needs_co_resident_cpu, decode_layers_cpu_refusal,
+     decode_layers_cpu_passed, record_decode_layers_cpu, true},
+    {"portable", kDecodeLayersPortable, needs_portable, decode_layers_portable_refusal,
+     needs_no_test, record_decode_layers_portable},
+    {"unfused", "", needs_nothing, refuses_nothing, needs_no_test, record_unfused, false, false},
+};
+constexpr ImplementationList<DecodeLayersImplementation> kList{"decode_layers", kImplementations};
+
+}  // namespace
+
+const ImplementationList<DecodeLayersImplementation>& decode_layers_implementations() {
+  return kList;
+}
+
+const DecodeLayersImplementation& choose_decode_layers(Context& context,
+                                                       const DecodeLayers& decode) {
+  return choose_implementation(context, kList, decode);
+}
+
+}  // namespace clora
