@@ -44,6 +44,7 @@
 #define STAGES 4
 #define RING_BYTES (STAGES * STAGE_BYTES)
 #define B_BYTES (RANKS * 128)
+#include "lora_linear/lora_gradient_sums.clh"
 #include "lora_linear/lora_linear_wgmma_problems.clh"
 #include "lora_linear/lora_linear_wgmma_epilogue.clh"
 

@@ -23,6 +23,7 @@
 //! clc: budget on gfx90a registers<=112 spills=0
 #include "bf16_values.clh"
 #include "group_reduce.clh"
+#include "loss/cross_entropy_head_sums.clh"
 #include "quant/quant.clh"
 
 #define LOG2E 1.44269504f
@@ -64,17 +65,6 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void head_references
   if (get_local_id(0) != 0) return;
   target_logits[t] = labelled ? logit : 0;
   references[t] = labelled ? logit : NO_ROW;
-}
-
-// x 2^y, also if 2^y itself is out of float's range.
-float scaled(float x, float y) {
-  const float root = exp2(0.5f * y);
-  return x * root * root;
-}
-// a + b, for pairs of a sum and its reference.
-float2 joined(float2 a, float2 b) {
-  const float new_max = fmax(a.y, b.y);
-  return (float2)(scaled(a.x, a.y - new_max) + scaled(b.x, b.y - new_max), new_max);
 }
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void head_loss(

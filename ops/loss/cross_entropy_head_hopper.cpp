@@ -1,11 +1,11 @@
 #include "ops/loss/cross_entropy_head_hopper.hpp"
 
-#include "clora/ops/quant/quant.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
 #include "ops/gemm/gemm_hopper.hpp"
 #include "ops/gemm/gemm_wgmma_self_test.hpp"
 #include "ops/hopper/tensor_maps.hpp"
 #include "ops/launch_grids.hpp"
+#include "ops/loss/cross_entropy_head_ends.hpp"
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {
@@ -21,42 +21,12 @@ constexpr std::uint32_t kBoxRows = 64;
 // Maximum size of the exponentials of a chunk: with fewer chunks the partial sums of the products
 // are read and written less often, but larger chunks gain little.
 constexpr std::int64_t kChunkBytes = 300 << 20;
-constexpr std::size_t kRowsAGroup = 8;  // ROWS of cl/loss/cross_entropy_head.cl
-
-// Multiples of 1/32 below 2, which bf16 represents exactly: nothing is rounded. The losses are
-// large.
-std::vector<float> exact_values(std::int64_t count, std::uint32_t seed) {
-  std::vector<float> values(static_cast<std::size_t>(count));
-  for (float& value : values) {
-    seed = seed * 1664525U + 1013904223U;
-    value = (static_cast<float>(seed >> 26U) - 31.5F) / 16;
-  }
-  return values;
-}
-
-// Several tiles in each dimension, the last ones partial, and losses beyond the range of one
-// reference.
-void test_head_loss(SelfTest& test, bool gradient) {
-  constexpr std::int64_t kRows = 150, kEntries = 612, kWidth = 72;
-  std::vector<std::int32_t> targets(kRows);
-  for (std::size_t t = 0; t < targets.size(); ++t) {
-    targets[t] = t % 7 == 3 ? -1 : static_cast<std::int32_t>(t * 31 % kEntries);
-  }
-  const HeadLossInputs inputs{
-      .x = test.input({kRows, kWidth}, exact_values(kRows * kWidth, 1)),
-      .head = test.input({kEntries, kWidth}, exact_values(kEntries * kWidth, 2)),
-      .targets = test.input({kRows}, targets),
-      .weight = test.input({1}, std::vector{0.5F}),
-      .entries_per_chunk = kTileEntries};
-  record_head_loss(test.batch(), test.output({kRows}),
-                   gradient ? test.output({kRows, kWidth}) : Tensor(), inputs);
-}
 
 // Records one call.
 class Recording {
  public:
-  Recording(Batch& batch, const Tensor& loss, const Tensor& dx, const HeadLossInputs& inputs)
-      : batch_(batch), loss_(loss), dx_(dx), in_(inputs), x_(record_bf16_rows(batch, inputs.x)) {
+  Recording(Batch& batch, const HeadLoss& head)
+      : batch_(batch), head_(head), x_(record_bf16_rows(batch, head.in.x)) {
     const std::int64_t most = in_.entries_per_chunk > 0
                                   ? divide_up(in_.entries_per_chunk, kTileEntries)
                                   : tiles_that_fit();
@@ -65,9 +35,7 @@ class Recording {
     const auto temporary = [&](const Shape& shape, DType type, std::string_view name) {
       return batch_.temporary(shape, type, name);
     };
-    parts_ = temporary({tiles_, rows_, 2}, DType::f32, "head_loss parts");
-    target_logits_ = temporary({rows_}, DType::f32, "head_loss target logits");
-    references_ = temporary({rows_}, DType::f32, "head_loss references");
+    sums_ = head_sums_of(batch, head, tiles_);
     if (dx_.empty()) return;
     cut_products(units);
     const std::int64_t columns = splits_ > 1
@@ -94,12 +62,12 @@ class Recording {
 
   void record() {
     if (!dx_.empty()) record_zero_words(batch_, raised_, "head_loss/zeros");
-    record_references();
+    record_head_references(batch_, head_, x_, sums_);
     for (std::int64_t tile = 0; tile < tiles_; tile += chunk_tiles_) {
       record_chunk(
           tile, record_bf16_rows(batch_, in_.head.rows(tile * kTileEntries, entries_from(tile))));
     }
-    record_end();
+    record_head_end(batch_, head_, sums_, {products_, splits_, split_rows_});
   }
 
  private:
@@ -122,23 +90,6 @@ class Recording {
     split_tiles_ = divide_up(chunk_tiles_, splits);
     splits_ = divide_up(chunk_tiles_, split_tiles_);
     split_rows_ = splits_ > 1 ? row_tiles_ * kTileRows : rows_;
-  }
-
-  Launch launch_of(std::string_view file, std::string_view function, const Defines& defines,
-                   Grid grid, Cost cost, std::string_view label) {
-    return {batch_.context().kernel(file, function, defines), grid, cost, std::string(label)};
-  }
-
-  void record_references() {
-    constexpr std::size_t kGroup = 64;
-    Defines defines;
-    set_weight_type(defines.set("GROUP", kGroup), in_.head);
-    const auto elements = static_cast<double>(in_.x.elements());
-    batch_.launch(launch_of("cross_entropy_head.cl", "head_references", defines,
-                            groups_of(kGroup, static_cast<std::size_t>(rows_)),
-                            {2 * elements, 4 * elements}, "head_loss/references"),
-                  target_logits_, references_, x_.data, in_.head, in_.targets, u32(entries_),
-                  u32(width_), x_.stride);
   }
 
   // Entries of the chunk that begins with this tile.
@@ -183,7 +134,7 @@ class Recording {
     if (!alone) stored = {e, u32(e.shape()[0]), u32(e.shape()[1]), u32(e.shape()[1])};
     const TensorTable table{
         .matrices = {{x_, u32(kTileRows)}, {w, u32(kTileEntries)}, {stored, kBoxRows}},
-        .tensors = {parts_, references_, raised, products_}};
+        .tensors = {sums_.parts, sums_.references, raised, products_}};
     Defines defines;
     defines.set("STAGES", kStages);
     if (alone) defines.set("LOSS_ALONE");
@@ -191,36 +142,18 @@ class Recording {
     const double bytes = 2.0 * static_cast<double>(in_.x.elements() + w.data.elements() +
                                                    (alone ? 0 : e.elements()));
     const std::size_t units = std::max(1U, batch_.context().device().compute_units);
-    Launch launch = launch_of(kHeadLossWgmma, "head_exponentials", defines,
-                              groups_of(kItems, units), again ? Cost{} : Cost{flops, bytes},
-                              again ? "head_loss/exponentials again" : "head_loss/exponentials");
-    launch.uses = table.uses();
+    Launch launch{batch_.context().kernel(kHeadLossWgmma, "head_exponentials", defines),
+                  groups_of(kItems, units), again ? Cost{} : Cost{flops, bytes},
+                  again ? "head_loss/exponentials again" : "head_loss/exponentials", table.uses()};
     batch_.launch(std::move(launch), prepare_tensor_table(batch_, table, "head_loss/table"),
                   u32(rows_), w.rows, u32(width_), u32(tile), u32(split_tiles_), u32(split_rows_),
                   std::uint32_t{again}, tile > 0 ? u32(splits_) : 0, kGroupM);
   }
 
-  void record_end() {
-    const bool alone = dx_.empty();
-    const std::size_t group = reduction_group(batch_.context().device());
-    Defines defines;
-    set_weight_type(defines.set("GROUP", group), in_.head);
-    if (!alone) defines.set("GRADIENT");
-    const auto elements = alone ? 0 : static_cast<double>(dx_.elements());
-    const double bytes = 10 * elements + static_cast<double>(parts_.bytes());
-    batch_.launch(
-        launch_of("cross_entropy_head.cl", "head_loss", defines,
-                  groups_of(group, divide_up(static_cast<std::size_t>(rows_), kRowsAGroup)),
-                  {3 * elements, bytes}, "head_loss/end"),
-        loss_, alone ? loss_ : dx_, alone ? loss_ : products_, parts_, target_logits_, in_.head,
-        in_.targets, alone ? loss_ : in_.weight, u32(rows_), u32(entries_), u32(width_),
-        u32(tiles_), u32(splits_), u32(split_rows_));
-  }
-
   Batch& batch_;
-  const Tensor& loss_;
-  const Tensor& dx_;
-  const HeadLossInputs& in_;
+  const HeadLoss& head_;
+  const Tensor& dx_ = head_.dx;
+  const HeadLossInputs& in_ = head_.in;
   const Bf16Rows x_;
   const std::int64_t rows_ = in_.x.shape()[0];
   const std::int64_t width_ = in_.x.shape()[1];
@@ -231,40 +164,21 @@ class Recording {
   std::int64_t split_tiles_ = tiles_;  // of a slice of a chunk's entries
   std::int64_t split_rows_ = rows_;    // of a slice's exponentials and products
   std::int64_t splits_ = 1;
-  Tensor parts_;
-  Tensor target_logits_;
-  Tensor references_;
+  HeadSums sums_;
   Tensor exponentials_;
   Tensor products_;  // of the slices; dx itself if there is one slice
   Tensor raised_;
 };
 
 // Builds the products in a batch that is never submitted.
-bool products_passed(Context& context, const HeadLossInputs& inputs) {
+bool products_passed(Context& context, const HeadLoss& head) {
   Batch batch(context);
-  const Tensor loss = batch.temporary({inputs.x.shape()[0]}, DType::f32, "head_loss test");
-  const Tensor dx = batch.temporary(inputs.x.shape(), DType::f32, "head_loss test dx");
-  return Recording(batch, loss, dx, inputs).products_passed();
+  const HeadLoss other{batch.temporary(head.loss.shape(), DType::f32, "head_loss test"),
+                       batch.temporary(head.dx.shape(), DType::f32, "head_loss test dx"), head.in};
+  return Recording(batch, other).products_passed();
 }
 
 }  // namespace
-
-std::int64_t head_chunk_tiles(std::int64_t row_tiles, std::int64_t tiles, std::int64_t most,
-                              std::int64_t units) {
-  constexpr std::int64_t kRoundsOfAChunk = 3;  // start and accumulation of a chunk, in rounds
-  std::int64_t best = most;
-  std::int64_t best_rounds = 0;
-  for (std::int64_t each = most; each > most / 2; --each) {
-    const std::int64_t last = tiles % each;
-    const std::int64_t rounds =
-        tiles / each * (divide_up(row_tiles * each, units) + kRoundsOfAChunk) +
-        (last > 0 ? divide_up(row_tiles * last, units) + kRoundsOfAChunk : 0);
-    if (best_rounds > 0 && rounds >= best_rounds) continue;
-    best = each;
-    best_rounds = rounds;
-  }
-  return best;
-}
 
 const char* head_loss_wgmma_refusal(const Context& context, const HeadLoss& head) {
   const auto& [loss, dx, in] = head;
@@ -277,12 +191,10 @@ bool head_loss_wgmma_passed(Context& context, const HeadLoss& head) {
   const bool gradient = head.wants_gradient();
   const std::string_view name = gradient ? "head_loss_wgmma gradient" : "head_loss_wgmma loss";
   return passed_self_test(context, {kHeadLossWgmma, name, kBf16Tolerance},
-                          [&](SelfTest& test) { test_head_loss(test, gradient); }) &&
-         (!gradient || tests_fast_kernel(context) || products_passed(context, head.in));
+                          [&](SelfTest& test) { test_head_loss(test, gradient, 612); }) &&
+         (!gradient || tests_fast_kernel(context) || products_passed(context, head));
 }
 
-void record_head_loss_wgmma(Batch& batch, const HeadLoss& head) {
-  Recording(batch, head.loss, head.dx, head.in).record();
-}
+void record_head_loss_wgmma(Batch& batch, const HeadLoss& head) { Recording(batch, head).record(); }
 
 }  // namespace clora

@@ -15,9 +15,4 @@ bool head_loss_wgmma_passed(Context& context, const HeadLoss& head);
 // By chunks of the vocabulary.
 void record_head_loss_wgmma(Batch& batch, const HeadLoss& head);
 
-// Tiles of 256 vocabulary entries per chunk: `most`, or somewhat fewer if the last round of
-// work-groups would leave much of the GPU idle.
-std::int64_t head_chunk_tiles(std::int64_t row_tiles, std::int64_t tiles, std::int64_t most,
-                              std::int64_t units);
-
 }  // namespace clora

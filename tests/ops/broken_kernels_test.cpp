@@ -73,6 +73,24 @@ void attention(SelfTest& t, std::int64_t rows, bool backward, std::int64_t width
 const std::vector<std::int32_t> kIds{3, 0, 6, 5, 6};
 const std::vector<std::int32_t> kToken{7};
 
+void head_loss(SelfTest& t) {
+  const std::vector<std::int32_t> targets(40, 5);
+  record_head_loss(t.batch(), t.output({40}), t.output({40, 64}),
+                   {.x = t.input({40, 64}),
+                    .head = t.input({80, 64}),
+                    .targets = t.input({40}, targets),
+                    .weight = t.input({1}, std::vector{0.5F})});
+}
+
+void lora_gradients(SelfTest& t) {
+  // The rounding error of the other kernels is below the break's.
+  const LoraWeights lora{t.input({4, 70}), t.input({4, 600}, 0.02F)};
+  record_lora_linear_backward(t.batch(), t.output({90, 70}),
+                              {t.changed(t.input({4, 70})), t.changed(t.input({4, 600}))},
+                              t.input({90, 600}), {t.input({90, 70}), t.input({90, 4})},
+                              {t.input({600, 70}, 0.05F), {}}, lora, Accumulate::no);
+}
+
 std::vector<Family> families() {
   const Break range{"group_range.clh"};
   return {
@@ -214,14 +232,7 @@ std::vector<Family> families() {
        kBf16Tolerance},
       {"head_loss_wgmma",
        {"cross_entropy_head_wgmma.cl", "total[1] = row_sum(total[1]);", ""},
-       [](SelfTest& t) {
-         const std::vector<std::int32_t> targets(40, 5);
-         record_head_loss(t.batch(), t.output({40}), t.output({40, 64}),
-                          {.x = t.input({40, 64}),
-                           .head = t.input({80, 64}),
-                           .targets = t.input({40}, targets),
-                           .weight = t.input({1}, std::vector{0.5F})});
-       },
+       head_loss,
        Variant::wgmma,
        kBf16Tolerance},
       {"gemm_wgmma",
@@ -261,16 +272,14 @@ std::vector<Family> families() {
                               t.input({9, 70}), 1);
        }},
       {"lora_gradients_wgmma",
-       {"lora_linear_wgmma_epilogue.clh", "first + i < count", "first + i + 1 < count"},
-       [](SelfTest& t) {
-         // The rounding error of the other kernels is below the break's.
-         const LoraWeights lora{t.input({4, 70}), t.input({4, 600}, 0.02F)};
-         record_lora_linear_backward(t.batch(), t.output({90, 70}),
-                                     {t.changed(t.input({4, 70})), t.changed(t.input({4, 600}))},
-                                     t.input({90, 600}), {t.input({90, 70}), t.input({90, 4})},
-                                     {t.input({600, 70}, 0.05F), {}}, lora, Accumulate::no);
-       },
+       {"lora_gradient_sums.clh", "first + i < count", "first + i + 1 < count"},
+       lora_gradients,
        Variant::wgmma,
+       kBf16Tolerance},
+      {"lora_gradients_matrix",
+       {"lora_gradient_matrix.cl", "n < SPLITS; ++n", "n + 1 < SPLITS; ++n"},
+       lora_gradients,
+       Variant::mma,
        kBf16Tolerance},
       {"attention_forward_cpu", {"attention_cpu.cl"}, [](SelfTest& t) { attention(t, 70, false); }},
       {"attention_forward_bf16_cpu",

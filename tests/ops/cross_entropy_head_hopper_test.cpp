@@ -1,6 +1,6 @@
 // The chunks of the vocabulary in the head's loss on Hopper. cross_entropy_head_test.cpp checks the
 // results on devices with these matrix units.
-#include "ops/loss/cross_entropy_head_hopper.hpp"
+#include "ops/loss/cross_entropy_head_ends.hpp"
 
 #include <gtest/gtest.h>
 

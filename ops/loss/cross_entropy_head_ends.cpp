@@ -1,0 +1,103 @@
+#include "ops/loss/cross_entropy_head_ends.hpp"
+
+#include <vector>
+
+#include "clora/ops/quant/quant.hpp"
+#include "ops/launch_grids.hpp"
+#include "runtime/integer_sizes.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::string_view kFile = "cross_entropy_head.cl";
+constexpr std::size_t kRowsAGroup = 8;  // ROWS of the file
+
+// Multiples of 1/32 below 2, which bf16 represents exactly: nothing is rounded. The losses are
+// large.
+std::vector<float> exact_values(std::int64_t count, std::uint32_t seed) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (float& value : values) {
+    seed = seed * 1664525U + 1013904223U;
+    value = (static_cast<float>(seed >> 26U) - 31.5F) / 16;
+  }
+  return values;
+}
+
+}  // namespace
+
+HeadSums head_sums_of(Batch& batch, const HeadLoss& head, std::int64_t tiles) {
+  const std::int64_t rows = head.in.x.shape()[0];
+  return {.target_logits = batch.temporary({rows}, DType::f32, "head_loss target logits"),
+          .references = batch.temporary({rows}, DType::f32, "head_loss references"),
+          .parts = batch.temporary({tiles, rows, 2}, DType::f32, "head_loss parts")};
+}
+
+void record_head_references(Batch& batch, const HeadLoss& head, const Bf16Rows& x,
+                            const HeadSums& sums) {
+  constexpr std::size_t kGroup = 64;
+  Defines defines;
+  set_weight_type(defines.set("GROUP", kGroup), head.in.head);
+  const auto elements = static_cast<double>(head.in.x.elements());
+  Launch launch{batch.context().kernel(kFile, "head_references", defines),
+                groups_of(kGroup, x.rows),
+                {2 * elements, 4 * elements},
+                "head_loss/references"};
+  batch.launch(std::move(launch), sums.target_logits, sums.references, x.data, head.in.head,
+               head.in.targets, u32(head.in.head.shape()[0]), x.columns, x.stride);
+}
+
+void record_head_end(Batch& batch, const HeadLoss& head, const HeadSums& sums,
+                     const HeadProducts& products) {
+  const auto& [loss, dx, in] = head;
+  const bool alone = !head.wants_gradient();
+  const std::size_t group = reduction_group(batch.context().device());
+  Defines defines;
+  set_weight_type(defines.set("GROUP", group), in.head);
+  if (!alone) defines.set("GRADIENT");
+  const auto elements = alone ? 0 : static_cast<double>(dx.elements());
+  const double bytes = 10 * elements + static_cast<double>(sums.parts.bytes());
+  const auto rows = static_cast<std::size_t>(in.x.shape()[0]);
+  Launch launch{batch.context().kernel(kFile, "head_loss", defines),
+                groups_of(group, divide_up(rows, kRowsAGroup)),
+                {3 * elements, bytes},
+                "head_loss/end"};
+  batch.launch(std::move(launch), loss, alone ? loss : dx, alone ? loss : products.slices,
+               sums.parts, sums.target_logits, in.head, in.targets, alone ? loss : in.weight,
+               u32(in.x.shape()[0]), u32(in.head.shape()[0]), u32(in.x.shape()[1]),
+               u32(sums.parts.shape()[0]), u32(products.splits), u32(products.split_rows));
+}
+
+void test_head_loss(SelfTest& test, bool gradient, std::int64_t entries) {
+  constexpr std::int64_t kRows = 150, kWidth = 72;
+  std::vector<std::int32_t> targets(kRows);
+  for (std::size_t t = 0; t < targets.size(); ++t) {
+    targets[t] = t % 7 == 3 ? -1 : static_cast<std::int32_t>(t * 31 % entries);
+  }
+  const HeadLossInputs inputs{
+      .x = test.input({kRows, kWidth}, exact_values(kRows * kWidth, 1)),
+      .head = test.input({entries, kWidth}, exact_values(entries * kWidth, 2)),
+      .targets = test.input({kRows}, targets),
+      .weight = test.input({1}, std::vector{0.5F}),
+      .entries_per_chunk = 256};
+  record_head_loss(test.batch(), test.output({kRows}),
+                   gradient ? test.output({kRows, kWidth}) : Tensor(), inputs);
+}
+
+std::int64_t head_chunk_tiles(std::int64_t row_tiles, std::int64_t tiles, std::int64_t most,
+                              std::int64_t units) {
+  constexpr std::int64_t kRoundsOfAChunk = 3;  // start and accumulation of a chunk, in rounds
+  std::int64_t best = most;
+  std::int64_t best_rounds = 0;
+  for (std::int64_t each = most; each > most / 2; --each) {
+    const std::int64_t last = tiles % each;
+    const std::int64_t rounds =
+        tiles / each * (divide_up(row_tiles * each, units) + kRoundsOfAChunk) +
+        (last > 0 ? divide_up(row_tiles * last, units) + kRoundsOfAChunk : 0);
+    if (best_rounds > 0 && rounds >= best_rounds) continue;
+    best = each;
+    best_rounds = rounds;
+  }
+  return best;
+}
+
+}  // namespace clora
