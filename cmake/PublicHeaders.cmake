@@ -40,6 +40,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/loss/cross_entropy.hpp
   ops/quant/quant.hpp
   ops/roofline_peaks/roofline_peaks.hpp
+  ops/rowwise/cast.hpp
   ops/rowwise/dropout.hpp
   ops/rowwise/embedding.hpp
   ops/rowwise/layer_norm.hpp

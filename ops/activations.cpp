@@ -2,6 +2,7 @@
 
 #include "clora/ops/gemm/bf16_rows.hpp"
 #include "clora/ops/quant/quant.hpp"
+#include "clora/ops/rowwise/cast.hpp"
 #include "ops/tensor_overlap.hpp"
 #include "runtime/fail.hpp"
 
@@ -22,6 +23,12 @@ void require_activation(std::string_view op, std::string_view name, const Tensor
                         const Shape& shape) {
   const bool is_bf16 = !t.empty() && t.type() == DType::bf16;
   require_tensor(op, name, t, shape, is_bf16 ? DType::bf16 : DType::f32);
+}
+
+void require_any_activation(std::string_view op, std::string_view name, const Tensor& t,
+                            const Shape& shape) {
+  const bool is_half = !t.empty() && (t.type() == DType::bf16 || t.type() == DType::f16);
+  require_tensor(op, name, t, shape, is_half ? t.type() : DType::f32);
 }
 
 void require_apart_or_alike(std::string_view op, std::string_view name, const Tensor& output,
@@ -56,7 +63,8 @@ Tensor f32_result(Batch& batch, const Tensor& y) {
 }
 
 void record_result(Batch& batch, const Tensor& y, const Tensor& f32) {
-  if (y.type() != DType::f32) record_cast_to_bf16(batch, y, f32);
+  if (y.type() == DType::bf16) return record_cast_to_bf16(batch, y, f32);
+  if (y.type() != DType::f32) record_cast(batch, y, f32);
 }
 
 }  // namespace clora

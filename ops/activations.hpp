@@ -1,4 +1,5 @@
-// Activations: tensors passed between ops, f32 or bf16 in plain rows.
+// Activations: tensors passed between ops, f32, bf16 or f16 in plain rows. All row-wise ops and
+// products support the three types; the other ops support f32 and bf16.
 #pragma once
 
 #include "clora/runtime/commands/batch.hpp"
@@ -8,6 +9,9 @@ namespace clora {
 // Throws Error(invalid_argument) unless t is f32 or bf16, of that shape, and plain.
 void require_activation(std::string_view op, std::string_view name, const Tensor& t,
                         const Shape& shape);
+// The same for f32, bf16 or f16.
+void require_any_activation(std::string_view op, std::string_view name, const Tensor& t,
+                            const Shape& shape);
 
 // Throws unless `output` has the type of `input` or does not overlap it: with another element size
 // a kernel would overwrite elements that it has not read yet.

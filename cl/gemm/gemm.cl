@@ -7,8 +7,8 @@
 //                         gemm_sum_slices: y = the sum of the parts + addend + bias
 //
 // Shapes  x [M, K], y and addend [M, N], s [M, R], u [R, N], bias [N]; w [N, K] or [K, N] by rows
-// Types   w in any storage type (quant.clh); x of -D X_TYPE=f32 or bf16; y and addend of
-//         -D Y_TYPE=f32 or bf16; all else f32
+// Types   w in any storage type (quant.clh); x of -D X_TYPE=f32, bf16 or f16; y and addend of
+//         -D Y_TYPE, one of these; all else f32
 // Work    gemm: a work-group owns a tile of TILE_ROWS x TILE_COLUMNS elements of y, which its items
 //         hold in registers (register_tile.clh); group z owns slice z of K.
 //         gemm_sum_slices: an item owns an element
@@ -49,7 +49,7 @@
 #error "TILE_COLUMNS and ITEM_COLUMNS, of the tile and of an item's sums, are required"
 #endif
 #if !defined(X_TYPE) || !defined(Y_TYPE)
-#error "X_TYPE and Y_TYPE, f32 or bf16, are required"
+#error "X_TYPE and Y_TYPE, f32, bf16 or f16, are required"
 #endif
 #ifndef BACKWARD
 #define BACKWARD 0

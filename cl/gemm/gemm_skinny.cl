@@ -5,7 +5,8 @@
 //   with -D FUSE_SHRINK, in the same launch:  s = a_scale x a [R, K]^T
 //
 // Shapes  as above; M up to ROWS
-// Types   w in any storage type (quant.clh), all else f32; -D X_BF16: x bf16; -D Y_BF16: y, addend
+// Types   w in any storage type (quant.clh), x (-D X_TYPE), y and addend (Y_TYPE) f32, bf16 or f16;
+//         all else f32
 // Work    a work-group is cut into teams of `lanes` neighbouring items; a team owns TEAM_ROWS rows
 //         of w at a time, for all rows of x: its items read interleaved vectors of eight elements,
 //         and their sums are added at the end. Work-groups take blocks of rows round robin.
@@ -16,12 +17,14 @@
 // Cost    reads w once: 2 M N K flops, N K elements of w; each group reads a once, from the cache
 // Numerics  f32 fma in lanes' sums of eight neighbours, then over the lanes; the same bits every
 //         run
-//! clc: build GROUP=128 ROWS={1,4,16} TEAM_ROWS=1 AHEAD=1
+//! clc: build X_TYPE=f32 Y_TYPE=f32 GROUP=128 ROWS={1,4,16} TEAM_ROWS=1 AHEAD=1
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q8_0}
-//! clc: build GROUP=128 ROWS=1 TEAM_ROWS=2 AHEAD=2 WEIGHT_TYPE=WEIGHT_BF16 VEC8
+//! clc: build X_TYPE={f32,f16} Y_TYPE={f32,f16} GROUP=128 ROWS=1 TEAM_ROWS=2 AHEAD=2
+//!     WEIGHT_TYPE=WEIGHT_BF16 VEC8
 //! clc: build GROUP=512 ROWS=1 TEAM_ROWS=1 AHEAD=4 WEIGHT_TYPE=WEIGHT_BF16 VEC8 FUSE_SHRINK
-//!     X_BF16 Y_BF16
+//!     X_TYPE=bf16 Y_TYPE=bf16
 //! clc: budget on gfx90a registers<=80 spills=0
+#include "elements.clh"
 #include "gemm/gemm_problem.clh"
 #include "quant/quant_vec8.clh"
 #include "team_sums.clh"
@@ -43,26 +46,12 @@
 #endif
 #define OUTPUTS (TEAM_ROWS * ROWS)
 
-#ifdef X_BF16
-#define X ushort
-#define X_AT(p) as_float((uint)*(p) << 16)
-#define X_VEC8(p) vec8_of_bf16(p)
-#else
-#define X float
-#define X_AT(p) (*(p))
-#define X_VEC8(p) vec8_of_floats(p)
-#endif
-
-#ifdef Y_BF16
-#include "bf16_values.clh"
-#define Y ushort
-#define Y_AT(p) as_float((uint)*(p) << 16)
-#define Y_OF(value) bf16_of(value)
-#else
-#define Y float
-#define Y_AT(p) (*(p))
-#define Y_OF(value) (value)
-#endif
+#define X STORED(X_TYPE)
+#define Y STORED(Y_TYPE)
+#define VEC8_OF_f32(p) vec8_of_floats(p)
+#define VEC8_OF_bf16(p) vec8_of_bf16(p)
+#define VEC8_OF_f16(p) vec8_of_halves(p)
+#define X_VEC8(p) JOINED(VEC8_OF_, X_TYPE)(p)
 
 // weights [count][TEAM_ROWS]: loads vec8s of w from k on, `apart` steps from one to the next; past
 // the end the last one is repeated.
@@ -123,7 +112,7 @@ __attribute__((always_inline)) void add_products(float* sums, const Vec8* first,
 #else
   for (uint k = lane; k < K; k += lanes) {
     for (uint m = 0; m < ROWS; ++m) {
-      const float input = X_AT(x + (size_t)min(m, M - 1) * K + k);
+      const float input = LOAD_ONE(X_TYPE, x, (size_t)min(m, M - 1) * K + k);
       for (uint i = 0; i < TEAM_ROWS; ++i) {
         sums[i * ROWS + m] = fma(weight_at(w[i], k), input, sums[i * ROWS + m]);
       }
@@ -181,7 +170,7 @@ __attribute__((always_inline)) void shrink(__local float* local_s, __global floa
 #else
     for (uint k = lane; k < K; k += lanes) {
       for (uint m = 0; m < ROWS; ++m) {
-        sums[m] = fma(row[k], X_AT(x + (size_t)min(m, M - 1) * K + k), sums[m]);
+        sums[m] = fma(row[k], LOAD_ONE(X_TYPE, x, (size_t)min(m, M - 1) * K + k), sums[m]);
       }
     }
 #endif
@@ -224,7 +213,8 @@ __attribute__((always_inline)) void skinny_gemm(
     const uint m = lane % ROWS, column = n + lane / ROWS;
     const int stores = lane < OUTPUTS && m < M && column < N;
     float offset = 0.0f;
-    if (stores && problem.has_addend) offset += Y_AT(addend + (size_t)m * N + column);
+    const size_t result = (size_t)m * N + column;
+    if (stores && problem.has_addend) offset += LOAD_ONE(Y_TYPE, addend, result);
     if (stores && problem.has_bias) offset += bias[column];
     add_products(sums, first, rows, x, M, K, lane, lanes);
 #pragma unroll
@@ -238,7 +228,7 @@ __attribute__((always_inline)) void skinny_gemm(
       }
     }
     const float sum = team_sums(sums, OUTPUTS, lanes, scratch);
-    if (stores) y[(size_t)m * N + column] = Y_OF(sum + offset);
+    if (stores) STORE_ONE(Y_TYPE, y, result, sum + offset);
   }
 }
 

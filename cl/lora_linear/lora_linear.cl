@@ -5,7 +5,7 @@
 // There are two launches: lora_gradient_parts sums each chunk of the T rows, and lora_gradient_sum
 // adds the chunks.
 // Shapes  as in the formula; parts [chunks][R][K]
-// Types   f32; x bf16 with -D X_BF16
+// Types   f32; x f32, bf16 or f16 (-D X_TYPE)
 // Work    parts: a work-group of COLUMNS items owns COLUMNS columns and RANKS rows of out and a
 //         chunk of chunk_rows rows of s and x; an item owns one column. sum: an item owns one
 //         element.
@@ -13,17 +13,16 @@
 // Tiles      a chunk of rows: s^T |#| x  |########|   ->  parts tile [RANKS][COLUMNS], in registers
 // Cost    2 T R K flops; x is read R / RANKS times, parts are written and read once
 // Numerics  f32 fma over t in order, chunks added in order: bitwise reproducible
-//! clc: build COLUMNS=128 RANKS=16 STEPS=64
-//! clc: build COLUMNS=128 RANKS=16 STEPS=64 X_BF16
-//! clc: build COLUMNS=1 RANKS=1 STEPS=1
+//! clc: build COLUMNS=128 RANKS=16 STEPS=64 X_TYPE={f32,bf16,f16}
+//! clc: build COLUMNS=1 RANKS=1 STEPS=1 X_TYPE=f32
 //! clc: budget on gfx90a registers<=64 spills=0
-#if !defined(COLUMNS) || !defined(RANKS) || !defined(STEPS)
-#error "COLUMNS, RANKS and STEPS are required"
+#if !defined(COLUMNS) || !defined(RANKS) || !defined(STEPS) || !defined(X_TYPE)
+#error "COLUMNS, RANKS, STEPS and X_TYPE are required"
 #endif
-#include "x_elements.clh"
+#include "elements.clh"
 
 __attribute__((reqd_work_group_size(COLUMNS, 1, 1))) __kernel void lora_gradient_parts(
-    __global float* parts, __global const float* s, __global const X_TYPE* x, uint T, uint R,
+    __global float* parts, __global const float* s, __global const STORED(X_TYPE)* x, uint T, uint R,
     uint K, uint chunk_rows) {
   __local float s_tile[STEPS][RANKS];
   const uint item = get_local_id(0), chunk = get_group_id(1);
@@ -39,9 +38,9 @@ __attribute__((reqd_work_group_size(COLUMNS, 1, 1))) __kernel void lora_gradient
     }
     barrier(CLK_LOCAL_MEM_FENCE);  // the tile is complete
     if (k < K) {
-      __global const X_TYPE* column = x + (size_t)begin * K + k;
+      __global const STORED(X_TYPE)* column = x + (size_t)begin * K + k;
       for (uint t = 0; t < steps; ++t) {
-        const float at = OF_X(column[(size_t)t * K]);
+        const float at = LOAD_ONE(X_TYPE, column, (size_t)t * K);
         for (uint r = 0; r < RANKS; ++r) sums[r] = fma(s_tile[t][r], at, sums[r]);
       }
     }

@@ -2,7 +2,7 @@
 // r = 1 / sqrt(var(x) + epsilon).
 // backward: dx = residual + r (g - mean(g) - n mean(g n)), g = dy w.
 // Shapes: x, y, dy, dx, residual [rows, width]; w, bias [width]
-// Types: x, y, dy, dx f32 or bf16 each (-D X_TYPE, Y_TYPE, DY_TYPE, DX_TYPE), residual as dx; w and
+// Types: x, y, dy, dx f32, bf16 or f16 each (-D X_TYPE, Y_TYPE, DY_TYPE, DX_TYPE), residual as dx; w and
 //   bias f32
 // Work, Local: cl/rowwise/row_vecs.clh
 // Cost: forward reads x, w and bias and writes y, 8 flops per element; backward reads dy, x, w and
@@ -12,6 +12,7 @@
 //   its sums are complete, each element by the item that reads it last: y may alias x, and dx may
 //   alias dy or residual, if their types are the same
 //! clc: build X_TYPE={f32,bf16} Y_TYPE={f32,bf16} VEC_SIZE=4 GROUP=128 ITEMS=64 VECS_PER_ITEM=4
+//! clc: build X_TYPE=f16 Y_TYPE=f16 VEC_SIZE=8 GROUP=128 ITEMS=64 VECS_PER_ITEM=4
 //! clc: build X_TYPE={f32,bf16} DY_TYPE=f32 DX_TYPE=f32 VEC_SIZE=4 GROUP=128 ITEMS=64
 //!     VECS_PER_ITEM=4
 //! clc: build X_TYPE=f32 Y_TYPE=f32 VEC_SIZE=1 GROUP=256 ITEMS=256 VECS_PER_ITEM=0

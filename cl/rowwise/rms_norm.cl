@@ -3,7 +3,7 @@
 //   and with -D IN_PLACE it is dx itself. With -D ROUNDS it also writes dx_bf16, dx cast to bf16,
 //   and with -D Y_TYPE y.
 // Shapes: x, y, dy, dx, residual, dx_bf16 [rows, width]; w [width]
-// Types: x, y, dy, dx f32 or bf16 each (-D X_TYPE, Y_TYPE, DY_TYPE, DX_TYPE), residual as dx;
+// Types: x, y, dy, dx f32, bf16 or f16 each (-D X_TYPE, Y_TYPE, DY_TYPE, DX_TYPE), residual as dx;
 //   w f32; dx_bf16 bf16
 // Work, Local: cl/rowwise/row_vecs.clh
 // Cost: forward reads x and w and writes y, 4 flops per element; backward reads dy, x, w and
@@ -12,6 +12,7 @@
 //   written only after its sums are complete, each element by the item that reads it last: y may
 //   alias x, and dx may alias dy or residual, if their types are the same
 //! clc: build X_TYPE={f32,bf16} Y_TYPE={f32,bf16} VEC_SIZE=4 GROUP=128 ITEMS=64 VECS_PER_ITEM=4
+//! clc: build X_TYPE=f16 Y_TYPE=f16 VEC_SIZE=8 GROUP=128 ITEMS=64 VECS_PER_ITEM=4
 //! clc: build X_TYPE={f32,bf16} DY_TYPE=f32 DX_TYPE=f32 HAS_RESIDUAL VEC_SIZE=4 GROUP=128
 //!     ITEMS=64 VECS_PER_ITEM=4
 //! clc: build X_TYPE=f32 Y_TYPE=f32 VEC_SIZE=1 GROUP=256 ITEMS=256 VECS_PER_ITEM=0

@@ -6,7 +6,7 @@
 //                   of key_parts, and a head of values is the sum of those of value_parts
 // Shapes: x, y, queries, key_parts, value_parts [T, H, E]; more_x, more_y, keys, values [T, G, E];
 //   positions [T]; table [P, E/2, 2] (cosine, sine)
-// Types: f32 or bf16 (-D X_TYPE), except table f32 and positions i32
+// Types: f32, bf16 or f16 (-D X_TYPE), except table f32 and positions i32
 // Work: one work-item per VEC_SIZE consecutive pairs of a head; VEC_SIZE divides E/2. The order is
 //   [T, H + G, E/2], or in rope_of_parts keys and values, [2, T, G, E/2], before queries,
 //   [T, H, E/2]. Pair i of a head is the elements i * stride and i * stride + partner;
@@ -15,7 +15,7 @@
 // Cost: reads x, the table row of each token and positions, writes y; 6 flops per pair
 // Numerics: two products and a sum per element; parts are added in f32, in order. One item reads
 //   and writes a pair: y may alias x. With -D IN_PLACE it is x, and there is no argument x
-//! clc: build X_TYPE={f32,bf16} VEC_SIZE={1,4}
+//! clc: build X_TYPE={f32,bf16,f16} VEC_SIZE={1,4}
 //! clc: build X_TYPE={f32,bf16} VEC_SIZE=4 IN_PLACE OF_TWO
 //! clc: budget on gfx90a registers<=80 spills=0
 #include "activations.clh"

@@ -1,7 +1,7 @@
 // softmax, portable, over the last dimension: y_i = exp(x_i - max x) / sum_j exp(x_j - max x).
 // backward: dx_i = y_i (dy_i - sum_j dy_j y_j).
 // Shapes: x, y, dy, dx [rows, width]
-// Types: f32 or bf16 each (-D X_TYPE, Y_TYPE, DY_TYPE, DX_TYPE)
+// Types: f32, bf16 or f16 each (-D X_TYPE, Y_TYPE, DY_TYPE, DX_TYPE)
 // Work, Local: cl/rowwise/row_vecs.clh
 // Cost: forward reads x and writes y, 4 flops and an exp per element (a row too long for registers:
 //   two more reads, from the cache, and an exp); backward reads dy and y and writes dx, 4 flops per
@@ -11,6 +11,7 @@
 //   reads an element before it writes it: y may alias x, and dx may alias dy, if their types are
 //   the same
 //! clc: build X_TYPE={f32,bf16} Y_TYPE={f32,bf16} VEC_SIZE=4 GROUP=128 ITEMS=64 VECS_PER_ITEM=4
+//! clc: build X_TYPE=f16 Y_TYPE=f16 VEC_SIZE=8 GROUP=128 ITEMS=64 VECS_PER_ITEM=4
 //! clc: build DY_TYPE={f32,bf16} Y_TYPE=f32 DX_TYPE=f32 VEC_SIZE=4 GROUP=128 ITEMS=64
 //!     VECS_PER_ITEM=4
 //! clc: build X_TYPE=f32 Y_TYPE=f32 VEC_SIZE=1 GROUP=256 ITEMS=256 VECS_PER_ITEM=0
@@ -22,7 +23,7 @@
 ROW_REDUCTION(row_sum, float, JOIN_SUM)
 ROW_REDUCTION(row_max, float, fmax)
 
-// A result that is rounded to bf16 needs no better exponential than the device's native one.
+// A result that is rounded to bf16 or f16 needs no better exponential than the device's native one.
 #ifdef USE_PTX
 #define LOG2_E 1.44269504f
 #define LN_2 0.693147182f
@@ -44,9 +45,11 @@ float short_exp_of(float x) { return exp2_of(x * LOG2_E); }
   }
 EXP_LANES(EXP_f32, exp_of)
 EXP_LANES(EXP_bf16, short_exp_of)
+#define EXP_f16(x) EXP_bf16(x)
 #else
 #define EXP_f32(x) exp(x)
 #define EXP_bf16(x) native_exp(x)
+#define EXP_f16(x) native_exp(x)
 #endif
 #define EXP(type, x) JOINED(EXP_, type)(x)
 

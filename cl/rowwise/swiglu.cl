@@ -3,7 +3,7 @@
 // swiglu_forward_saving also writes gate and up as bf16 (saved_gate, saved_up); backward with
 // -D Y_TYPE also writes y.
 // Shapes: all [T, F], taken as one flat range of n elements, a multiple of VEC_SIZE
-// Types: f32 or bf16: gate and up (-D GATE_TYPE), y (Y_TYPE), dy (DY_TYPE), dgate and dup
+// Types: f32, bf16 or f16: gate and up (-D GATE_TYPE), y (Y_TYPE), dy (DY_TYPE), dgate and dup
 //   (DGATE_TYPE); saved_gate and saved_up bf16
 // Work: one work-item per vector of VEC_SIZE elements (activations.clh)
 // Cost: forward reads gate and up and writes y, 5 flops and an exp per element; backward reads dy,
@@ -11,6 +11,7 @@
 // Numerics: exp(-g) may overflow to infinity, and then s is 0, the correct limit. One item reads
 //   all inputs of an element before it writes: an output may alias any input of the same type
 //! clc: build GATE_TYPE={f32,bf16} Y_TYPE={f32,bf16} VEC_SIZE={1,4}
+//! clc: build GATE_TYPE=f16 Y_TYPE=f16 VEC_SIZE=8
 //! clc: build GATE_TYPE={f32,bf16} DY_TYPE=f32 DGATE_TYPE={f32,bf16} VEC_SIZE=4
 //! clc: budget on gfx90a registers<=48 spills=0
 

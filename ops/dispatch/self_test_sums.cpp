@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "ops/dispatch/self_test_sums_table.hpp"
+#include "runtime/memory/half.hpp"
 
 namespace clora {
 namespace {
@@ -77,7 +78,9 @@ std::vector<float> SelfTestResult::floats() const {
   for (std::size_t i = 0; i + 1 < bytes.size(); i += 2) {
     const auto bits = std::to_integer<std::uint32_t>(bytes[i]) << 16U |
                       std::to_integer<std::uint32_t>(bytes[i + 1]) << 24U;
-    values.push_back(std::bit_cast<float>(bits));
+    const bool half = type == DType::f16;
+    values.push_back(half ? f16_to_float(static_cast<std::uint16_t>(bits >> 16U))
+                          : std::bit_cast<float>(bits));
   }
   return values;
 }

@@ -25,7 +25,9 @@ struct SelfTestResult {
   DType type;
   std::vector<std::byte> bytes;
 
-  bool holds_floats() const noexcept { return type == DType::f32 || type == DType::bf16; }
+  bool holds_floats() const noexcept {
+    return type == DType::f32 || type == DType::bf16 || type == DType::f16;
+  }
   // REQUIRES: holds_floats().
   std::vector<float> floats() const;
 };

@@ -12,6 +12,7 @@
 #include "ops/dispatch/self_test_outcomes.hpp"
 #include "runtime/commands/capture.hpp"
 #include "runtime/fail.hpp"
+#include "runtime/memory/half.hpp"
 
 namespace clora {
 namespace {
@@ -177,10 +178,12 @@ Tensor SelfTest::input(Shape shape, float scale, DType type) {
   std::vector<float> values(static_cast<std::size_t>(shape.elements()));
   for (float& value : values) value = scale * (static_cast<float>(next_bits()) * 0x1p-23F - 1.0F);
   if (type == DType::f32) return input(shape, values);
-  require(type == DType::bf16, "self-test: inputs must be f32 or bf16, got {}", name_of(type));
-  std::vector<std::uint16_t> halves;  // the upper 16 bits
+  require(type == DType::bf16 || type == DType::f16,
+          "self-test: inputs must be f32, bf16 or f16, got {}", name_of(type));
+  std::vector<std::uint16_t> halves;  // of bf16 the upper 16 bits, not rounded
   for (const float value : values) {
-    halves.push_back(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16U));
+    const auto upper = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16U);
+    halves.push_back(type == DType::f16 ? float_to_f16(value) : upper);
   }
   const Tensor tensor = batch_.context().allocate(shape, type, MemoryTag::scratch);
   batch_.context().write(tensor, std::as_bytes(std::span(halves)));

@@ -36,7 +36,7 @@ bool all_are(const VariantKernel& kernel, DType type) {
 
 // Elements per vector: 16 bytes of the widest type, if they divide `run`.
 std::int64_t vec_size_of(const VariantKernel& kernel, std::int64_t run) {
-  const bool halves = all_are(kernel, DType::bf16);
+  const bool halves = all_are(kernel, DType::bf16) || all_are(kernel, DType::f16);
   if (halves && run % 8 == 0) return 8;
   return run % 4 == 0 ? 4 : 1;
 }

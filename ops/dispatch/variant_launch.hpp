@@ -2,7 +2,7 @@
 // kernels in two files, STEM_cpu.cl and STEM.cl; the functions here choose the file, its options
 // and the grid. The caller sets cost and label.
 //
-// The kernels of STEM.cl support f32 and bf16 activations (cl/activations.clh) and run on any
+// The kernels of STEM.cl support f32, bf16 and f16 activations (cl/activations.clh) and run on any
 // device; those of STEM_cpu.cl support certain types, mostly f32: for other types a CPU device uses
 // STEM.cl.
 #pragma once

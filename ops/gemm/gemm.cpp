@@ -1,5 +1,6 @@
 #include "clora/ops/gemm/gemm.hpp"
 
+#include <algorithm>
 #include <vector>
 
 #include "clora/ops/quant/quant.hpp"
@@ -13,7 +14,16 @@ namespace {
 
 void record_product(Batch& batch, GemmProduct p);
 
-// The kernels for CPUs support only f32: converts bf16 operands before and the result after.
+bool has_f16(const GemmProduct& p) { return p.x.type() == DType::f16 || p.y.type() == DType::f16; }
+
+// The kernels for CPUs support only f32, those for matrix units also bf16; the portable ones
+// support all types.
+bool needs_f32(const Context& context, const GemmProduct& p) {
+  if (is_for_cpus(context.variant())) return !p.is_f32();
+  return has_matrix_unit(context.variant()) && has_f16(p);
+}
+
+// Converts operands before and the result after.
 void record_product_upcast(Batch& batch, GemmProduct p) {
   const Tensor y = std::exchange(p.y, f32_result(batch, p.y));
   p.x = record_upcast(batch, p.x);
@@ -35,7 +45,7 @@ void record_with_f32_s(Batch& batch, GemmProduct p) {
 
 void record_product(Batch& batch, GemmProduct p) {
   Context& context = batch.context();
-  if (is_for_cpus(context.variant()) && !p.is_f32()) return record_product_upcast(batch, p);
+  if (needs_f32(context, p)) return record_product_upcast(batch, p);
   const GemmImplementation& chosen = choose_gemm(context, p);
   const bool f32_s = p.rank() == 0 || p.low_rank.s.type() == DType::f32;
   if (!f32_s && !chosen.takes_bf16_s) return record_with_f32_s(batch, p);
@@ -53,19 +63,19 @@ void record_product(Batch& batch, GemmProduct p) {
   chosen.record(batch, p);
 }
 
-// In one launch if an implementation can.
+// In one launch if an implementation can; none of them supports f16.
 void record_products(Batch& batch, std::span<const GemmProduct> problems) {
-  if (const GemmImplementation* chosen = choose_gemm_group(batch.context(), problems)) {
-    return chosen->record_group(batch, problems);
-  }
+  const bool may_group = std::ranges::none_of(problems, has_f16);
+  const auto* chosen = may_group ? choose_gemm_group(batch.context(), problems) : nullptr;
+  if (chosen != nullptr) return chosen->record_group(batch, problems);
   for (const GemmProduct& p : problems) record_product(batch, p);
 }
 
 void require_rows(std::string_view op, std::string_view name, const Tensor& t) {
   require(!t.empty() && t.shape().rank() == 2 && t.elements() > 0,
-          "{}: {} must be a matrix of f32 or bf16, got {}", op, name,
+          "{}: {} must be a matrix of f32, bf16 or f16, got {}", op, name,
           t.empty() ? "nothing" : t.text());
-  require_activation(op, name, t, t.shape());
+  require_any_activation(op, name, t, t.shape());
 }
 
 void require_low_rank(std::string_view op, const LowRankTerm& term, const Tensor& y,
@@ -95,8 +105,8 @@ GemmProduct product_of(const Tensor& y, const Tensor& x, const Tensor& w,
                        const GemmExtras& extras) {
   require_weight("gemm", "w", w);
   require_rows("gemm", "x", x);
-  require_activation("gemm", "x", x, {x.shape()[0], w.shape()[1]});
-  require_activation("gemm", "y", y, {x.shape()[0], w.shape()[0]});
+  require_any_activation("gemm", "x", x, {x.shape()[0], w.shape()[1]});
+  require_any_activation("gemm", "y", y, {x.shape()[0], w.shape()[0]});
   if (!extras.bias.empty()) require_tensor("gemm", "bias", extras.bias, {w.shape()[0]});
   if (!extras.residual.empty()) {
     require_tensor("gemm", "residual", extras.residual, y.shape(), y.type());
@@ -116,8 +126,8 @@ GemmProduct backward_product_of(const Tensor& dx, const GemmTerm& term, Accumula
   const auto& [dy, w, low_rank] = term;
   require_weight("gemm backward", "w", w);
   require_rows("gemm backward", "dy", dy);
-  require_activation("gemm backward", "dy", dy, {dy.shape()[0], w.shape()[0]});
-  require_activation("gemm backward", "dx", dx, {dy.shape()[0], w.shape()[1]});
+  require_any_activation("gemm backward", "dy", dy, {dy.shape()[0], w.shape()[0]});
+  require_any_activation("gemm backward", "dx", dx, {dy.shape()[0], w.shape()[1]});
   require_low_rank("gemm backward", low_rank, dx, dy);
   require(!overlap(dx, dy), "gemm backward: dx must not alias dy");
   return {.y = dx,

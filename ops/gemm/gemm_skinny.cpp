@@ -87,8 +87,7 @@ Defines defines_of(const GemmProduct& p, const Plan& plan, bool with_ptx) {
   defines.set("AHEAD", plan.ahead());
   if (p.k() % 8 == 0) defines.set("VEC8");
   if (p.has_shrink()) defines.set("FUSE_SHRINK");
-  if (p.x.type() == DType::bf16) defines.set("X_BF16");
-  if (p.y.type() == DType::bf16) defines.set("Y_BF16");
+  defines.set("X_TYPE", name_of(p.x.type())).set("Y_TYPE", name_of(p.y.type()));
   return defines;
 }
 

@@ -62,7 +62,7 @@ void record_gradient_portable(Batch& batch, std::span<const LoraGradientProduct>
   const std::size_t columns = reduction_group(context.device(), kColumns);
   Defines defines;
   defines.set("COLUMNS", columns).set("RANKS", kRanks).set("STEPS", kSteps);
-  if (g.x.type() == DType::bf16) defines.set("X_BF16");
+  defines.set("X_TYPE", name_of(g.x.type()));
   const std::uint32_t strips = divide_up(width, u32(static_cast<std::int64_t>(columns)));
   const std::uint32_t wanted = kGroupsPerUnit * std::max(1U, context.device().compute_units);
   const std::uint32_t chunk_rows = std::max(kSteps, divide_up(rows * strips, wanted));

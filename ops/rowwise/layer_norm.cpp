@@ -51,10 +51,10 @@ Cost layer_norm_backward_cost(const Shape& x, bool has_residual, DType x_type, D
 
 void record_layer_norm(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& w,
                        const Tensor& bias, float epsilon) {
-  require_activation("layer_norm", "x", x, x.shape());
+  require_any_activation("layer_norm", "x", x, x.shape());
   require_tensor("layer_norm", "w", w, {x.shape().last()});
   require_tensor("layer_norm", "bias", bias, {x.shape().last()});
-  require_activation("layer_norm", "y", y, x.shape());
+  require_any_activation("layer_norm", "y", y, x.shape());
   require_apart_or_alike("layer_norm", "y", y, x);
   const std::int64_t rows = x.shape().rows();
   const auto width = static_cast<std::int32_t>(x.shape().last());
@@ -69,10 +69,10 @@ void record_layer_norm(Batch& batch, const Tensor& y, const Tensor& x, const Ten
 
 void record_layer_norm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& x,
                                 const Tensor& w, const Tensor& residual, float epsilon) {
-  require_activation("layer_norm", "x", x, x.shape());
+  require_any_activation("layer_norm", "x", x, x.shape());
   require_tensor("layer_norm", "w", w, {x.shape().last()});
-  require_activation("layer_norm", "dx", dx, x.shape());
-  require_activation("layer_norm", "dy", dy, x.shape());
+  require_any_activation("layer_norm", "dx", dx, x.shape());
+  require_any_activation("layer_norm", "dy", dy, x.shape());
   require_apart_or_alike("layer_norm", "dx", dx, dy);
   require_apart_or_alike("layer_norm", "dx", dx, x);
   const bool has_residual = !residual.empty();

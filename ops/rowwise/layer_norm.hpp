@@ -1,6 +1,7 @@
 // layer_norm (Ba, Kiros and Hinton, 2016), over the last dimension:
 //   y = (x - mean(x)) / sqrt(var(x) + epsilon) * w + bias
-// w, bias [D] f32 are frozen: they have no gradient. All others are each f32 or bf16; sums are f32.
+// w, bias [D] f32 are frozen: they have no gradient. All others are each f32,
+// bf16 or f16; sums are f32.
 #pragma once
 
 #include "clora/runtime/commands/batch.hpp"

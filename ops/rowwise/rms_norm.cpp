@@ -11,7 +11,7 @@ namespace clora {
 namespace {
 
 void require_inputs(const Tensor& x, const Tensor& w) {
-  require_activation("rms_norm", "x", x, x.shape());
+  require_any_activation("rms_norm", "x", x, x.shape());
   require_tensor("rms_norm", "w", w, {x.shape().last()});
 }
 
@@ -63,7 +63,7 @@ void require_also(const RmsNormAlso& also, std::initializer_list<const Tensor*> 
     require_apart("dx_bf16", also.dx_bf16);
   }
   if (!also.y.empty()) {
-    require_activation("rms_norm", "y", also.y, shape);
+    require_any_activation("rms_norm", "y", also.y, shape);
     require_apart("y", also.y);
     require(!overlap(also.y, also.dx_bf16), "rms_norm: y must not overlap any other tensor");
   }
@@ -72,8 +72,8 @@ void require_also(const RmsNormAlso& also, std::initializer_list<const Tensor*> 
 void require_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& w,
                       const Tensor& residual, const RmsNormAlso& also) {
   require_inputs(x, w);
-  require_activation("rms_norm", "dx", dx, x.shape());
-  require_activation("rms_norm", "dy", dy, x.shape());
+  require_any_activation("rms_norm", "dx", dx, x.shape());
+  require_any_activation("rms_norm", "dy", dy, x.shape());
   require_apart_or_alike("rms_norm", "dx", dx, dy);
   require_apart_or_alike("rms_norm", "dx", dx, x);
   if (!residual.empty()) {
@@ -120,7 +120,7 @@ Cost rms_norm_backward_cost(const Shape& x, bool has_residual, const RmsNormBack
 void record_rms_norm(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& w,
                      float epsilon) {
   require_inputs(x, w);
-  require_activation("rms_norm", "y", y, x.shape());
+  require_any_activation("rms_norm", "y", y, x.shape());
   require_apart_or_alike("rms_norm", "y", y, x);
   const std::int64_t rows = x.shape().rows();
   const auto width = static_cast<std::int32_t>(x.shape().last());

@@ -1,6 +1,7 @@
 // rms_norm (Zhang and Sennrich, 2019), over the last dimension:
 //   y = x / sqrt(mean(x^2) + epsilon) * w
-// w [D] f32 is frozen: it has no gradient. All others are each f32 or bf16; sums are f32.
+// w [D] f32 is frozen: it has no gradient. All others are each f32,
+// bf16 or f16; sums are f32.
 #pragma once
 
 #include <optional>
@@ -16,7 +17,7 @@ void record_rms_norm(Batch& batch, const Tensor& y, const Tensor& x, const Tenso
 // Optional outputs of the backward, each empty or overwritten; they must not alias other tensors.
 struct RmsNormAlso {
   Tensor dx_bf16 = {};  // dx a second time, in bf16
-  Tensor y = {};        // the recomputed y of the forward, f32 or bf16
+  Tensor y = {};        // the recomputed y of the forward, any of these types
 };
 
 // dx = residual + (dy/dx)^T dy; residual, of dx's type, may be empty (none) or dx itself

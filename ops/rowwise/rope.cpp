@@ -12,7 +12,7 @@ namespace {
 
 void require_shapes(const Tensor& y, const Tensor& x, const Tensor& positions,
                     const Tensor& table) {
-  require_activation("rope", "x", x, x.shape());
+  require_any_activation("rope", "x", x, x.shape());
   require(x.shape().rank() == 3 && x.shape().last() % 2 == 0,
           "rope: x must be [T, H, E] with an even head dim E, got {}", x.text());
   require_tensor("rope", "y", y, x.shape(), x.type());

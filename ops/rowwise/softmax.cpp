@@ -44,8 +44,8 @@ Cost softmax_backward_cost(const Shape& y, DType y_type, DType dy_type, DType dx
 }
 
 void record_softmax(Batch& batch, const Tensor& y, const Tensor& x) {
-  require_activation("softmax", "x", x, x.shape());
-  require_activation("softmax", "y", y, x.shape());
+  require_any_activation("softmax", "x", x, x.shape());
+  require_any_activation("softmax", "y", y, x.shape());
   require_apart_or_alike("softmax", "y", y, x);
   const std::int64_t rows = x.shape().rows();
   const auto width = static_cast<std::int32_t>(x.shape().last());
@@ -59,9 +59,9 @@ void record_softmax(Batch& batch, const Tensor& y, const Tensor& x) {
 }
 
 void record_softmax_backward(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& y) {
-  require_activation("softmax", "y", y, y.shape());
-  require_activation("softmax", "dx", dx, y.shape());
-  require_activation("softmax", "dy", dy, y.shape());
+  require_any_activation("softmax", "y", y, y.shape());
+  require_any_activation("softmax", "dx", dx, y.shape());
+  require_any_activation("softmax", "dy", dy, y.shape());
   require_apart_or_alike("softmax", "dx", dx, dy);
   require_apart_or_alike("softmax", "dx", dx, y);
   const std::int64_t rows = y.shape().rows();

@@ -1,5 +1,5 @@
 // softmax over the last dimension: y_i = exp(x_i - max x) / sum_j exp(x_j - max x).
-// Tensors are each f32 or bf16; sums are f32.
+// Tensors are each f32, bf16 or f16; sums are f32.
 #pragma once
 
 #include "clora/runtime/commands/batch.hpp"

@@ -26,15 +26,16 @@ void test_backward(SelfTest& test, DType type, bool recompute) {
                          test.input(shape, 8, type), test.input(shape, 1, type), y);
 }
 
-// The function in swiglu_cpu.cl; empty for a bf16 y.
+// The function in swiglu_cpu.cl; empty unless y is f32 and gate f32 or bf16.
 std::string_view cpu_forward(DType gate_type, DType y_type, bool saves) {
-  if (y_type != DType::f32) return {};
+  if (y_type != DType::f32 || gate_type == DType::f16) return {};
   if (saves) return "swiglu_forward_saving";
   return gate_type == DType::bf16 ? "swiglu_forward_saved" : "swiglu_forward";
 }
 
 // The same for the backward, if all tensors except gate and up are f32.
 std::string_view cpu_backward(DType gate_type, bool recompute) {
+  if (gate_type == DType::f16) return {};
   if (gate_type == DType::f32) return recompute ? "swiglu_backward_recompute" : "swiglu_backward";
   return recompute ? "swiglu_backward_saved_recompute" : "swiglu_backward_saved";
 }
@@ -42,7 +43,7 @@ std::string_view cpu_backward(DType gate_type, bool recompute) {
 // The type of two tensors, which must be equal.
 DType type_of_pair(std::string_view name, const Tensor& a, std::string_view other, const Tensor& b,
                    const Shape& shape) {
-  require_activation("swiglu", name, a, shape);
+  require_any_activation("swiglu", name, a, shape);
   require_tensor("swiglu", other, b, shape, a.type());
   return a.type();
 }
@@ -63,10 +64,10 @@ void require_saved(const SwigluSaved& saved, const Tensor& gate, const Tensor& u
 
 void require_backward(const Tensor& dgate, const Tensor& dup, const Tensor& dy, const Tensor& gate,
                       const Tensor& up, const Tensor& y) {
-  require_activation("swiglu", "dy", dy, gate.shape());
+  require_any_activation("swiglu", "dy", dy, gate.shape());
   type_of_pair("dgate", dgate, "dup", dup, gate.shape());
   if (!y.empty()) {
-    require_activation("swiglu", "y", y, gate.shape());
+    require_any_activation("swiglu", "y", y, gate.shape());
     require(!overlap(y, dgate) && !overlap(y, dup), "swiglu: y must alias neither dgate nor dup");
   }
   for (const auto& [name, output] : {std::pair{"dgate", &dgate}, {"dup", &dup}, {"y", &y}}) {
@@ -96,7 +97,7 @@ Cost swiglu_backward_cost(const Shape& dy, DType gate_type, DType dy_type, DType
 void record_swiglu(Batch& batch, const Tensor& y, const Tensor& gate, const Tensor& up,
                    const SwigluSaved& saved) {
   const DType type = type_of_pair("gate", gate, "up", up, gate.shape());
-  require_activation("swiglu", "y", y, gate.shape());
+  require_any_activation("swiglu", "y", y, gate.shape());
   require_apart("y", y, gate, up);
   const bool saves = !saved.gate.empty() || !saved.up.empty();
   if (saves) require_saved(saved, gate, up);

@@ -12,16 +12,15 @@ struct SwigluSaved {
   Tensor gate, up;
 };
 
-// All tensors are [T, F]. gate and up are both f32 or both bf16; y is f32 or bf16. Overwrites y,
-// which may be gate or up if their types are equal. If saved is given, it is overwritten with gate
-// and up (f32) cast to bf16.
+// All tensors are [T, F]. gate and up have the same type, f32, bf16 or f16; y has any of these
+// types. Overwrites y, which may be gate or up if their types are equal. If saved is given, it is
+// overwritten with gate and up (f32) cast to bf16.
 void record_swiglu(Batch& batch, const Tensor& y, const Tensor& gate, const Tensor& up,
                    const SwigluSaved& saved = {});
 
 // Overwrites dgate = dy * up * silu'(gate) and dup = dy * silu(gate). gate and up as above; dy is
-// f32 or bf16; dgate and dup are both f32 or both bf16. Each output may be any input of the same
-// type.
-// y: empty, or the output for a recomputed forward y, f32 or bf16, from the same reads.
+// of any type; dgate and dup have the same type. Each output may be any input of the same type.
+// y: empty, or the output for a recomputed forward y, of any type, from the same reads.
 void record_swiglu_backward(Batch& batch, const Tensor& dgate, const Tensor& dup, const Tensor& dy,
                             const Tensor& gate, const Tensor& up, const Tensor& y = {});
 

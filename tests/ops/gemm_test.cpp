@@ -160,28 +160,29 @@ class Gemm : public test::OpTest {
     const std::int64_t from = backward ? c.n : c.k;
     const std::int64_t to = backward ? c.k : c.n;
     const auto w = test::random_weights(DType::bf16, c.n, c.k, 1);
-    const auto x = values(c.m * from, 2), start = values(c.m * to, 4);
-    const auto s = values(c.m * c.rank, 5), u = values(c.rank * to, 6);
-    const auto as = [](DType type, std::span<const float> v) {
-      return type == DType::bf16 ? test::rounded_to_bf16(to_double(v)) : to_double(v);
+    // The stored values; an adapter's s is f32 or bf16.
+    const auto stored = [&](DType type, Shape shape, std::vector<float>& v) {
+      return v.empty() ? Tensor() : test::upload_as(context(), type, shape, v);
     };
+    auto x = values(c.m * from, 2), start = values(c.m * to, 4), s = values(c.m * c.rank, 5);
+    const auto u = values(c.rank * to, 6);
+    const Tensor given = stored(in, {c.m, from}, x), residual = stored(out, {c.m, to}, start);
+    const Tensor shrunk = stored(in == DType::f16 ? DType::f32 : in, {c.m, c.rank}, s);
     const auto seen = [&](std::vector<double> v) {
       return operand(std::move(v), c.m, to, backward);
     };
-    auto want = backward ? test::gemm_backward_reference(seen(as(in, x)), w.values, c.size())
-                         : test::gemm_reference(seen(as(in, x)), w.values, c.size());
-    test::add_low_rank_reference(want, seen(as(in, s)), seen(scaled(u, 0.5)),
+    auto want = backward ? test::gemm_backward_reference(seen(to_double(x)), w.values, c.size())
+                         : test::gemm_reference(seen(to_double(x)), w.values, c.size());
+    test::add_low_rank_reference(want, seen(to_double(s)), seen(scaled(u, 0.5)),
                                  static_cast<std::size_t>(c.rank), 1);
-    const auto first = as(out, start);
-    for (std::size_t i = 0; i < want.size(); ++i) want[i] += first[i];
+    for (std::size_t i = 0; i < want.size(); ++i) want[i] += start[i];
     LowRankTerm term;
     if (c.rank > 0) {
-      term = {up({c.m, c.rank}, s, in), up({c.rank, to}, u), 0.5F};
+      term = {shrunk, up({c.rank, to}, u), 0.5F};
       if (rounds_to_bf16(GetParam(), {static_cast<std::uint32_t>(c.m), 64, 1}, backward)) {
         term.u_bf16 = test::upload_bf16(context(), {c.rank, to}, u);
       }
     }
-    const Tensor residual = up({c.m, to}, start, out), given = up({c.m, from}, x, in);
     test::Output y(context(), {c.m, to}, out);
     run([&](Batch& batch) {
       if (backward) {
@@ -192,8 +193,8 @@ class Gemm : public test::OpTest {
                     {.residual = residual, .low_rank = term});
       }
     });
-    const double rounding = out == DType::bf16 ? 0x1p-9 : 0;
-    expect_close(y.values(), want, rounding + tolerance_of(static_cast<std::size_t>(from + c.rank)),
+    expect_close(y.values(), want,
+                 test::rounding_of(out) + tolerance_of(static_cast<std::size_t>(from + c.rank)),
                  fmt::format("{} from {} to {}, backward {}", c.text(), name_of(in), name_of(out),
                              backward));
   }
@@ -323,7 +324,7 @@ TEST_P(Gemm, BackwardIsTheProductInEveryShapeAndAccumulates) {
 
 // Rows that are a multiple of 16-byte vectors and rows that are not; ranks of one K block and of
 // more.
-TEST_P(Gemm, TakesAndGivesBf16) {
+TEST_P(Gemm, TakesAndGivesBf16AndF16) {
   for (const Case& c : {Case{2, 40, 33, 3},
                         {5, 37, 64, 0},
                         {13, 33, 65, 5},
@@ -333,7 +334,10 @@ TEST_P(Gemm, TakesAndGivesBf16) {
     if (!c.affordable()) continue;
     for (const auto& [in, out] : {std::pair{DType::bf16, DType::bf16},
                                   {DType::bf16, DType::f32},
-                                  {DType::f32, DType::bf16}}) {
+                                  {DType::f32, DType::bf16},
+                                  {DType::f16, DType::f16},
+                                  {DType::f16, DType::f32},
+                                  {DType::bf16, DType::f16}}) {
       expect_types(c, in, out, false);
       expect_types(c, in, out, true);
     }

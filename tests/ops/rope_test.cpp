@@ -121,7 +121,7 @@ TEST_P(Rope, TurnsBf16InPlaceOrNot) {
 }
 
 TEST_P(Rope, TurnsTwoTensorsAtOnceAsEachByItself) {
-  for (const DType type : {DType::f32, DType::bf16}) {
+  for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
     for (const RopeLayout layout : {RopeLayout::half_split, RopeLayout::interleaved}) {
       Case many(67, 9, 64), few(67, 2, 64);
       few.x = test::random_values(few.x.size(), 5);
@@ -184,7 +184,7 @@ struct Heads {
 };
 
 TEST_P(Rope, TurnsQueriesAndTheSumsOfKeysPartsAndAddsUpThoseOfValues) {
-  for (const DType type : {DType::f32, DType::bf16}) {
+  for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
     for (const RopeLayout layout : {RopeLayout::half_split, RopeLayout::interleaved}) {
       for (const auto& [H, G] : {Heads{1, 1}, {14, 2}, {6, 3}, {9, 1}, {4, 4}}) {
         for (const std::int64_t E : {2, 24, 64}) {

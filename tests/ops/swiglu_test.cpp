@@ -12,6 +12,7 @@
 #include "runtime/memory/half.hpp"
 #include "tests/reference/swiglu_reference.hpp"
 #include "tests/support/op_test.hpp"
+#include "tests/support/row_cases.hpp"
 
 namespace clora {
 namespace {
@@ -251,8 +252,6 @@ TEST_P(Swiglu, OfSavedInputsAgreesWithTheReferenceOfTheBf16Ones) {
   }
 }
 
-constexpr DType kTypes[]{DType::f32, DType::bf16};
-
 // Ranges that are multiples of 8, of 4, and of neither.
 std::vector<Case> cases_of_types() {
   std::vector<Case> all;
@@ -262,27 +261,24 @@ std::vector<Case> cases_of_types() {
 
 TEST_P(Swiglu, ForwardTakesEitherTypeOfItsInputsAndOutput) {
   for (Case c : cases_of_types()) {
-    for (const DType type : kTypes) {
+    for (const auto& [type, y_type] : test::kTwoTypes) {
       const Tensor gate = test::upload_as(context(), type, c.shape, c.gate);
       const Tensor up = test::upload_as(context(), type, c.shape, c.up);
-      for (const DType y_type : kTypes) {
-        const Output y(context(), c.shape, y_type);
-        run([&](Batch& b) { record_swiglu(b, y.tensor(), gate, up); });
-        test::expect_close(y.values(), c.forward(), kTolerance + test::rounding_of(y_type),
-                           gate.text() + " to " + y.tensor().text());
-      }
+      const Output y(context(), c.shape, y_type);
+      run([&](Batch& b) { record_swiglu(b, y.tensor(), gate, up); });
+      test::expect_close(y.values(), c.forward(), kTolerance + test::rounding_of(y_type),
+                         gate.text() + " to " + y.tensor().text());
     }
   }
 }
 
 TEST_P(Swiglu, BackwardTakesEitherTypeOfEachTensorAndMayWorkInPlace) {
   for (const Case& whole : cases_of_types()) {
-    for (const unsigned types : {1U, 2U, 4U, 7U}) {
+    for (const auto& [type, dy_type, d_type] : test::kThreeTypes) {
       Case c = whole;
-      const DType type = kTypes[types & 1U], d_type = kTypes[types >> 2U];
       const Tensor gate = test::upload_as(context(), type, c.shape, c.gate);
       const Tensor up = test::upload_as(context(), type, c.shape, c.up);
-      const Tensor dy = test::upload_as(context(), kTypes[types >> 1U & 1U], c.shape, c.dy);
+      const Tensor dy = test::upload_as(context(), dy_type, c.shape, c.dy);
       const Output dgate(context(), c.shape, d_type), dup(context(), c.shape, d_type);
       const Output in_place(context(), c.shape, type);
       run([&](Batch& b) {
@@ -302,10 +298,8 @@ TEST_P(Swiglu, BackwardTakesEitherTypeOfEachTensorAndMayWorkInPlace) {
 
 TEST_P(Swiglu, BackwardWritesTheForwardsResultInEitherType) {
   for (const Case& whole : cases_of_types()) {
-    for (const unsigned types : {0U, 1U, 2U, 4U, 7U}) {
+    for (const auto& [y_type, type, d_type] : test::kThreeTypes) {
       Case c = whole;
-      const DType y_type = kTypes[types & 1U], type = kTypes[types >> 1U & 1U];
-      const DType d_type = kTypes[types >> 2U];
       const Tensor gate = test::upload_as(context(), type, c.shape, c.gate);
       const Tensor up = test::upload_as(context(), type, c.shape, c.up);
       const Tensor dy = test::upload_as(context(), type, c.shape, c.dy);

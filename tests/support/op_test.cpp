@@ -11,6 +11,8 @@
 #include <random>
 #include <string_view>
 
+#include "runtime/memory/half.hpp"
+
 namespace clora::test {
 namespace {
 
@@ -114,12 +116,22 @@ Tensor upload_bf16(Context& context, Shape shape, std::span<const float> values)
 
 Tensor upload_as(Context& context, DType type, Shape shape, std::vector<float>& values) {
   if (type == DType::f32) return upload(context, shape, values);
+  if (type == DType::f16) {
+    std::vector<std::uint16_t> halves;
+    for (float& value : values) {
+      halves.push_back(float_to_f16(value));
+      value = f16_to_float(halves.back());
+    }
+    return context.upload<std::uint16_t>(shape, type, halves, MemoryTag::scratch);
+  }
   const std::vector<double> rounded = rounded_to_bf16(to_double(values));
   values.assign(rounded.begin(), rounded.end());
   return upload_bf16(context, shape, values);
 }
 
-double rounding_of(DType type) { return type == DType::bf16 ? 0x1p-9 : 0; }
+double rounding_of(DType type) {
+  return type == DType::bf16 ? 0x1p-9 : type == DType::f16 ? 0x1p-12 : 0;
+}
 
 Output::Output(Context& context, Shape shape, DType type) : context_(&context) {
   const std::size_t border = context.device().base_alignment_bytes;
@@ -143,6 +155,10 @@ std::vector<float> Output::values() const {
   const auto count = static_cast<std::size_t>(tensor_.elements());
   std::vector<float> values(count);
   for (std::size_t i = 0; i < count; ++i) {
+    if (tensor_.type() == DType::f16) {
+      values[i] = f16_to_float(all[border + i]);
+      continue;
+    }
     const bool wide = tensor_.type() == DType::f32;
     const std::size_t at = border + (wide ? 2 * i : i);
     const std::uint32_t low = wide ? all[at] : 0U;

@@ -53,7 +53,7 @@ std::vector<double> to_double(std::span<const float> values);
 Tensor upload(Context& context, Shape shape, std::span<const float> values);
 Tensor upload(Context& context, Shape shape, std::span<const std::int32_t> values);
 
-// Uploads as `type`, f32 or bf16. `values` are replaced by the stored values.
+// Uploads as `type`, f32, bf16 or f16. `values` are replaced by the stored values.
 Tensor upload_as(Context& context, DType type, Shape shape, std::vector<float>& values);
 // The relative error of storing a result in that type, in addition to the computation's error.
 double rounding_of(DType type);
@@ -61,7 +61,7 @@ double rounding_of(DType type);
 // Uploads the values rounded to bf16.
 Tensor upload_bf16(Context& context, Shape shape, std::span<const float> values);
 
-// An output of f32 or bf16. Its elements are NaN before the op, with canaries on both sides.
+// An output of f32, bf16 or f16. Its elements are NaN before the op, with canaries on both sides.
 class Output {
  public:
   Output(Context& context, Shape shape, DType type = DType::f32);

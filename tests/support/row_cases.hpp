@@ -10,7 +10,23 @@
 
 namespace clora::test {
 
-inline constexpr DType kActivationTypes[]{DType::f32, DType::bf16};
+// Types of two tensors of a forward.
+struct TwoTypes {
+  DType x, y;
+};
+inline constexpr TwoTypes kTwoTypes[]{{DType::f32, DType::f32},  {DType::f32, DType::bf16},
+                                      {DType::bf16, DType::f32}, {DType::bf16, DType::bf16},
+                                      {DType::f16, DType::f16},  {DType::f32, DType::f16}};
+
+// Types of three tensors of a backward: each of them alone is bf16, then all are, or f16.
+struct ThreeTypes {
+  DType a, b, c;
+};
+inline constexpr ThreeTypes kThreeTypes[]{
+    {DType::bf16, DType::f32, DType::f32}, {DType::f32, DType::bf16, DType::f32},
+    {DType::f32, DType::f32, DType::bf16}, {DType::bf16, DType::bf16, DType::bf16},
+    {DType::f16, DType::f32, DType::bf16}, {DType::f32, DType::f16, DType::f32},
+    {DType::bf16, DType::f32, DType::f16}, {DType::f16, DType::f16, DType::f16}};
 
 // REQUIRES: Case(rows, width) has a shape. Widths that are multiples of 8, of 4, and of neither;
 // rows of one item, rows that fit registers, and rows that are too long for them.
