@@ -27,6 +27,16 @@
 // Numerics  products of bf16 are exact in f32; sums in the order of the matrix unit, parts added in
 //         a fixed order: bitwise reproducible
 //! clc: build on mma: MMA_SYNC RANKS={16,32,64}
+//! clc: build on mfma: MFMA RANKS={16,32,64} STRIP=128
+//! clc: build on wmma_gfx11: WMMA_GFX11 RANKS=16 STRIP=128
+//! clc: build on wmma_gfx12: WMMA_GFX12 RANKS={16,32} STRIP=128
+//! clc: build on xmx: XMX RANKS=16 STRIP=64 SUBGROUPS=4
+//! clc: build on xmx: XMX RANKS=32 STRIP=128
+//! clc: budget of lora_gradients_matrix on gfx90a spills=0
+//! clc: budget of lora_gradients_matrix on gfx942 spills=0
+//! clc: budget of lora_gradients_matrix on gfx1100 spills=0
+//! clc: budget of lora_gradients_matrix on gfx1201 spills=0
+//! clc: budget of lora_gradients_matrix on pvc spills=0
 //! clc: build MMA_SYNC EMULATED RANKS={16,32} STRIP=64 SUBGROUPS=4
 #include "bf16_values.clh"
 #include "lora_linear/lora_gradient_sums.clh"
@@ -44,7 +54,11 @@
 #define STAGE_ROWS 32
 #endif
 #ifndef STAGES
+#ifdef HAS_ASYNC_COPIES
 #define STAGES 3
+#else
+#define STAGES 2
+#endif
 #endif
 
 #define MAX_PROBLEMS 16
@@ -177,9 +191,9 @@ INLINED void store_gradients(MatrixUnit unit, __global float* parts, Sums (*sums
   }
 }
 
-__attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void lora_gradients_matrix(
-    __global const lora_problem_t* table, lora_columns_t columns, uint T, uint R, uint strips,
-    uint chunks, uint chunk_stages, uint rank_blocks) {
+SUBGROUP_OF_LANES __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void
+lora_gradients_matrix(__global const lora_problem_t* table, lora_columns_t columns, uint T, uint R,
+                      uint strips, uint chunks, uint chunk_stages, uint rank_blocks) {
   __local uchar tiles[RING_BYTES + B_BYTES] __attribute__((aligned(1024)));
   __local float shrinks[2 * SHRINK_FLOATS];
   MATRIX_UNIT(unit, SUBGROUPS);

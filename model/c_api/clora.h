@@ -140,7 +140,8 @@ typedef struct clora_context_options {
   const char* cache_folder;    /* for built programs; NULL: the user's cache; "": none */
   const char* kernel_folder;   /* kernel sources that replace the embedded ones; NULL: none */
   const char* variant;        /* the kernel variant: "portable", "cpu", "avx512_bf16", "amx", "mma",
-                                 "wgmma"; NULL: the best one for the device within the precision */
+                                 "wgmma", "matrix"; NULL: the best one for the device within
+                                 the precision */
   double stuck_after_seconds; /* without progress the context is lost; 0: 300; < 0: never */
   uint64_t max_commands_in_flight; /* 0: 4096 */
   double max_seconds_in_flight;    /* of estimated device time; 0: 2; < 0: no limit */

@@ -2,6 +2,8 @@
 // matrix unit to a header of it.
 #pragma once
 
+#include <string_view>
+
 #include "clora/runtime/context.hpp"
 #include "runtime/fail.hpp"
 
@@ -22,23 +24,45 @@ inline MatrixUnitChoice matrix_unit_of(const Context& context) {
     case Variant::mma:
     case Variant::wgmma:
       return {MatrixUnit::mma};
+    case Variant::matrix:
+      return {context.device().matrix_unit};
     default:
       return {};
   }
 }
 
+// The -D parameter and LANES of a unit's header.
+struct MatrixUnitHeader {
+  std::string_view define;
+  std::uint32_t lanes = 0;
+};
+// REQUIRES: not empty.
+inline MatrixUnitHeader matrix_unit_header(MatrixUnitChoice choice) {
+  switch (choice.unit) {
+    case MatrixUnit::mma:
+      return {"MMA_SYNC", 32};
+    case MatrixUnit::mfma:
+      return {"MFMA", 64};
+    case MatrixUnit::wmma_gfx11:
+      return {"WMMA_GFX11", 32};
+    case MatrixUnit::wmma_gfx12:
+      return {"WMMA_GFX12", 32};
+    case MatrixUnit::xmx:
+      return {"XMX", 16};
+    default:
+      fail(ErrorCode::unsupported, "matrix unit: '{}' has no header in cl/matrix",
+           name_of(choice.unit));
+  }
+}
+
 // LANES of the unit's header: work-items of a sub-group. REQUIRES: not empty.
 inline std::uint32_t matrix_unit_lanes(MatrixUnitChoice choice) {
-  require(choice.unit == MatrixUnit::mma, "matrix unit: '{}' has no header in cl/matrix",
-          name_of(choice.unit));
-  return 32;
+  return matrix_unit_header(choice).lanes;
 }
 
 // Sets the options that select the header. REQUIRES: not empty.
 inline Defines& define_matrix_unit(Defines& defines, MatrixUnitChoice choice) {
-  require(choice.unit == MatrixUnit::mma, "matrix unit: '{}' has no header in cl/matrix",
-          name_of(choice.unit));
-  defines.set("MMA_SYNC");
+  defines.set(matrix_unit_header(choice).define);
   if (choice.emulated) defines.set("EMULATED");
   return defines;
 }

@@ -13,7 +13,8 @@ const char* needs_co_resident(const Context& context) {
 }  // namespace
 
 const char* needs_portable(const Context& context) {
-  return context.variant() == Variant::portable ? nullptr : "it is for the variant portable";
+  const bool plain = context.variant() == Variant::portable || context.variant() == Variant::matrix;
+  return plain ? nullptr : "it is for the variants portable and matrix";
 }
 
 const char* needs_cpu(const Context& context) {
@@ -28,6 +29,11 @@ const char* needs_bf16_cpu(const Context& context) {
 
 const char* needs_mma(const Context& context) {
   return context.variant() == Variant::mma ? nullptr : "it needs mma.sync, and precision auto";
+}
+
+const char* needs_matrix_unit(const Context& context) {
+  const bool has_one = context.variant() == Variant::mma || context.variant() == Variant::matrix;
+  return has_one ? nullptr : "it needs a matrix unit that is not Hopper's, and precision auto";
 }
 
 const char* needs_wgmma(const Context& context) {

@@ -8,7 +8,7 @@ namespace clora {
 
 inline const char* needs_nothing(const Context&) { return nullptr; }
 
-// No kernels of another kind: the variant portable.
+// No kernels of its own for such work: the variants portable and matrix.
 const char* needs_portable(const Context& context);
 // Kernels for CPU devices: work-groups of one item with wide vectors.
 const char* needs_cpu(const Context& context);
@@ -16,6 +16,9 @@ const char* needs_cpu(const Context& context);
 const char* needs_bf16_cpu(const Context& context);
 // NVIDIA's warp-level matrix instructions, mma.sync: the variant mma.
 const char* needs_mma(const Context& context);
+// A unit of cl/matrix: the variants mma and matrix. Hopper's GPUs have mma.sync, too, but wgmma is
+// faster.
+const char* needs_matrix_unit(const Context& context);
 // Hopper's warp-group matrix instructions, wgmma: the variant wgmma.
 const char* needs_wgmma(const Context& context);
 // Work-groups that may wait for one another (ops/dispatch/co_resident_groups.hpp) on a CPU device,

@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 
+#include "ops/dispatch/matrix_unit_self_test.hpp"
 #include "ops/dispatch/ops_state.hpp"
 #include "ops/dispatch/self_test_outcomes.hpp"
 #include "runtime/commands/capture.hpp"
@@ -154,6 +155,10 @@ std::optional<SelfTestOutcome> test(Context& context, const FastKernel& kernel, 
   return std::nullopt;
 }
 
+// Matrix units of AMD's and Intel's GPUs were compiled and emulated, but not run, by the
+// developers.
+constexpr const char* kPleaseReport = "; please attach `device_report` to an issue";
+
 void warn(const Context& context, const FastKernel& kernel, const SelfTestKey& key,
           const SelfTestOutcome& outcome) {
   const Device& device = context.device();
@@ -161,10 +166,16 @@ void warn(const Context& context, const FastKernel& kernel, const SelfTestKey& k
       LogLevel::warning,
       fmt::format(
           "self-test: {} ({}{}) fails on '{}', driver {}: {}; a slower, correct kernel is used "
-          "instead{}",
+          "instead{}{}",
           kernel.name, kernel.file, kernel.options, device.name, device.driver, outcome.complaint,
           key.path().empty() ? ""
-                             : fmt::format("; remove {} to test it again", key.path().string())));
+                             : fmt::format("; remove {} to test it again", key.path().string()),
+          context.variant() == Variant::matrix ? kPleaseReport : ""));
+}
+
+// Whether the kernel's matrix unit is one that has not been seen to work on such a device.
+bool needs_unit_check(const Context& context, const FastKernel& kernel) {
+  return context.variant() == Variant::matrix && kernel.file != kMatrixUnitCheck;
 }
 
 }  // namespace
@@ -266,6 +277,7 @@ bool passed_self_test(Context& context, const FastKernel& kernel, const SelfTest
   if (!state.under_test.empty()) return program == state.under_test;
   const auto known = state.passed.find(program);
   if (known != state.passed.end()) return known->second;
+  if (needs_unit_check(context, kernel) && !matrix_unit_passed(context)) return false;
   const SelfTestKey key(context, kernel.file, kernel.name, kernel.options);
   Trial trial(state, program);
   std::optional<SelfTestOutcome> outcome = key.load();

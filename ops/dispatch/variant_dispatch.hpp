@@ -72,6 +72,10 @@ struct FastKernel {
   std::string_view options = {};     // Defines::text()
 };
 
+// Kernels of the variant `matrix` are tested only if this kernel passed for their unit
+// (ops/dispatch/matrix_unit_self_test.hpp).
+constexpr std::string_view kMatrixUnitCheck = "matrix_unit_check.cl";
+
 // Whether to record `kernel`: false if the Context is portable or the self-test failed. `record`
 // is its self-test; it must call this function again with the same name and options, or use
 // makes_reference() to decide which kernels to record.

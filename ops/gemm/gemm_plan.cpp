@@ -108,7 +108,7 @@ std::optional<GemmPackedTiles> gemm_packed_tiles(const Device& device, Variant v
 
 bool rounds_to_bf16(Variant variant, const GemmSize& size, bool backward) {
   const bool few = !backward && is_skinny(variant, size.rows);
-  if (variant == Variant::wgmma || variant == Variant::mma) return !few;
+  if (has_matrix_unit(variant) && !is_for_cpus(variant)) return !few;
   return has_cpu_matrix_unit(variant) && !few && size.columns > GemmTiles::kNarrowColumns;
 }
 

@@ -20,8 +20,8 @@ struct LoraGradientTiles {
   std::uint32_t subgroups = 8;
   std::uint32_t stage_rows = 32;
 };
-// The tiles for a rank. Each is a separate program.
-LoraGradientTiles lora_gradient_tiles(std::int64_t rank);
+// The tiles for a rank on a unit. Each is a separate program.
+LoraGradientTiles lora_gradient_tiles(std::int64_t rank, MatrixUnit unit = MatrixUnit::mma);
 
 // The outcome for the program of this rank.
 bool lora_gradient_matrix_passed(Context& context, const LoraGradientProduct& p);

@@ -7,6 +7,7 @@
 #include "clora/runtime/commands/batch.hpp"
 #include "clora/runtime/error.hpp"
 #include "ops/dispatch/cpu_vector_defines.hpp"
+#include "ops/dispatch/matrix_unit_self_test.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/elapsed.hpp"
 
@@ -53,7 +54,7 @@ class Measurement {
   void measure_transfers(RooflinePeaks& peaks, double wake_seconds);
   double f32_flops_per_second() const;
   double matrix_flops_per_second() const;   // 0 without a matrix unit
-  double product_flops_per_second() const;  // with the tensor cores of an NVIDIA GPU
+  double product_flops_per_second() const;  // with a GPU's matrix unit
   double barrier_seconds() const;
   double launch_seconds();
   double wake_seconds();
@@ -153,21 +154,47 @@ double Measurement::f32_flops_per_second() const {
          });
 }
 
-// The flops of a work-group's step match roofline_peaks_wgmma.cl and roofline_peaks_mma.cl.
-double Measurement::product_flops_per_second() const {
-  const bool wgmma = context_.variant() == Variant::wgmma;
+// A kernel that measures a GPU's matrix unit. flops of a work-group's step as in the kernel's file.
+struct ProductShapes {
+  std::string_view file;
+  Defines defines;
+  std::size_t group;
+  std::size_t groups_of_a_unit;
+  double flops_of_a_step;
+};
+
+ProductShapes product_shapes_for(const Context& context) {
   constexpr std::size_t kGroup = 256, kWarps = kGroup / 32;
-  const std::size_t groups = std::size_t{wgmma ? 1U : 8U} * context_.device().compute_units;
-  const Grid grid = groups_of(kGroup, groups);
-  const double flops_of_a_step = wgmma ? 2.0 * 2 * 64 * 256 * 64 : 2.0 * 16 * 8 * 16 * 8 * kWarps;
+  switch (context.variant()) {
+    case Variant::wgmma:
+      return {"roofline_peaks_wgmma.cl", {}, kGroup, 1, 2.0 * 2 * 64 * 256 * 64};
+    case Variant::mma:
+      return {"roofline_peaks_mma.cl", {}, kGroup, 8, 2.0 * 16 * 8 * 16 * 8 * kWarps};
+    default:
+      break;
+  }
+  constexpr std::size_t kSubgroups = 4, kChains = 4;
+  const MatrixUnitChoice unit = matrix_unit_of(context);
+  Defines defines;
+  define_matrix_unit(defines, unit);
+  return {"roofline_peaks_matrix.cl", std::move(defines), kSubgroups * matrix_unit_lanes(unit), 8,
+          2.0 * 16 * 16 * 16 * kChains * kSubgroups};
+}
+
+double Measurement::product_flops_per_second() const {
+  if (context_.variant() == Variant::matrix && !matrix_unit_passed(context_)) return 0;
+  const ProductShapes shapes = product_shapes_for(context_);
+  const std::size_t groups = shapes.groups_of_a_unit * context_.device().compute_units;
+  const Grid grid = groups_of(shapes.group, groups);
   const Tensor out = context_.allocate({static_cast<std::int64_t>(grid.global[0])}, DType::f32,
                                        MemoryTag::scratch);
-  const char* file = wgmma ? "roofline_peaks_wgmma.cl" : "roofline_peaks_mma.cl";
-  return flops_of_a_step * static_cast<double>(groups) *
+  return shapes.flops_of_a_step * static_cast<double>(groups) *
          steps_per_second([&](Batch& batch, std::int64_t steps) {
-           batch.launch(
-               {context_.kernel(file, "roofline_peaks_products"), grid, {}, "roofline_peaks"}, out,
-               steps);
+           batch.launch({context_.kernel(shapes.file, "roofline_peaks_products", shapes.defines),
+                         grid,
+                         {},
+                         "roofline_peaks"},
+                        out, steps);
          });
 }
 

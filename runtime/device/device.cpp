@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <mutex>
 
 #include "clora/runtime/device/driver_diagnosis.hpp"
+#include "runtime/device/gpu_matrix_unit.hpp"
 #include "runtime/device/opencl.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/parse_integer.hpp"
@@ -99,17 +101,6 @@ void describe_processor(Device& device) {
 #endif
 }
 
-// cl_nv_device_attribute_query: NVIDIA's driver only.
-MatrixUnit matrix_unit_of_gpu(cl_device_id id) {
-  constexpr cl_device_info kComputeCapabilityMajor = 0x4000;
-  cl_uint major = 0;
-  const cl_int status = clGetDeviceInfo(id, kComputeCapabilityMajor, sizeof major, &major, nullptr);
-  if (status == CL_INVALID_VALUE) return MatrixUnit::none;  // the driver lacks the extension
-  check_opencl(status, "clGetDeviceInfo");
-  if (major == 9) return MatrixUnit::wgmma;  // only sm_90 has it
-  return major >= 8 ? MatrixUnit::mma : MatrixUnit::none;
-}
-
 std::vector<cl_platform_id> platforms() {
   cl_uint count = 0;
   const cl_int status = clGetPlatformIDs(0, nullptr, &count);
@@ -192,19 +183,9 @@ std::string_view name_of(IntegerDots dots) {
 }
 
 std::string_view name_of(MatrixUnit unit) {
-  switch (unit) {
-    case MatrixUnit::avx512_bf16:
-      return "avx512_bf16";
-    case MatrixUnit::amx:
-      return "amx";
-    case MatrixUnit::mma:
-      return "mma";
-    case MatrixUnit::wgmma:
-      return "wgmma";
-    case MatrixUnit::none:
-      break;
-  }
-  return "none";
+  constexpr std::array<std::string_view, 9> kNames{
+      "none", "avx512_bf16", "amx", "mma", "wgmma", "mfma", "wmma_gfx11", "wmma_gfx12", "xmx"};
+  return kNames.at(static_cast<std::size_t>(unit));
 }
 
 bool is_pocl(const Device& device) { return device.platform == kPoclPlatform; }
@@ -221,7 +202,7 @@ Device describe_device(cl_device_id id) {
   device.opencl_version = text_of(id, CL_DEVICE_VERSION);
   device.kind = kind_of(id);
   describe_processor(device);
-  if (has_nvidia_driver(device)) device.matrix_unit = matrix_unit_of_gpu(id);
+  if (device.kind == DeviceKind::gpu) device.matrix_unit = gpu_matrix_unit_of(device);
   device.compute_units = number_of<cl_uint>(id, CL_DEVICE_MAX_COMPUTE_UNITS);
   device.memory_bytes = number_of<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE);
   device.max_allocation_bytes = number_of<cl_ulong>(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);

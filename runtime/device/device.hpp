@@ -17,8 +17,10 @@ enum class DeviceKind { cpu, gpu, other };
 // The unit that multiplies matrices faster than f32 and that OpenCL C can use.
 // avx512_bf16: pocl on x86 CPUs with dot products of bf16 pairs. amx: such CPUs that also have
 // matrix tiles, if the operating system lets this process use them. mma: NVIDIA GPUs from sm_80 on,
-// with warp-level instructions. wgmma: sm_90, which also has warp-group instructions.
-enum class MatrixUnit { none, avx512_bf16, amx, mma, wgmma };
+// with warp-level instructions. wgmma: sm_90, which also has warp-group instructions. mfma: AMD's
+// CDNA GPUs from gfx90a on. wmma_gfx11, wmma_gfx12: AMD's RDNA3 and RDNA4. xmx: Intel's GPUs with
+// sub-groups of 16 and cl_intel_subgroup_matrix_multiply_accumulate.
+enum class MatrixUnit { none, avx512_bf16, amx, mma, wgmma, mfma, wmma_gfx11, wmma_gfx12, xmx };
 
 // The instructions for dot products of bytes that kernels can use: pocl on x86 CPUs, through
 // clang's builtins.

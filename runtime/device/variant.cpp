@@ -7,8 +7,11 @@
 namespace clora {
 namespace {
 
-constexpr std::array<std::string_view, 8> kNames{"automatic",   "portable", "cpu", "cpu_int8",
-                                                 "avx512_bf16", "amx",      "mma", "wgmma"};
+constexpr std::array<std::string_view, 9> kNames{
+    "automatic", "portable", "cpu", "cpu_int8", "avx512_bf16", "amx", "mma", "wgmma", "matrix"};
+
+// Whether the unit is one of AMD's or Intel's GPUs.
+bool is_of_other_gpus(MatrixUnit unit) { return unit >= MatrixUnit::mfma; }
 
 // The variant for a device's matrix unit.
 Variant variant_of(MatrixUnit unit) {
@@ -22,9 +25,10 @@ Variant variant_of(MatrixUnit unit) {
     case MatrixUnit::wgmma:
       return Variant::wgmma;
     case MatrixUnit::none:
-      break;
+      return Variant::portable;
+    default:
+      return Variant::matrix;
   }
-  return Variant::portable;
 }
 
 }  // namespace
@@ -51,6 +55,8 @@ bool can_take(Variant variant, const Device& device) {
       return device.matrix_unit == MatrixUnit::mma || device.matrix_unit == MatrixUnit::wgmma;
     case Variant::wgmma:
       return device.matrix_unit == MatrixUnit::wgmma;
+    case Variant::matrix:
+      return is_of_other_gpus(device.matrix_unit);
     default:
       return true;
   }

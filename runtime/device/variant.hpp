@@ -12,9 +12,10 @@ namespace clora {
 // as 16-bit numbers. avx512_bf16: as cpu_int8, but large products round their operands to bf16
 // (sums stay f32). amx: the same on matrix tiles. mma: large products on NVIDIA's matrix units,
 // with warp-level instructions. wgmma: large products, attention and the LM head's loss with
-// warp-group instructions. mma and wgmma round their operands to bf16. automatic: the best for the
-// device within the precision.
-enum class Variant { automatic, portable, cpu, cpu_int8, avx512_bf16, amx, mma, wgmma };
+// warp-group instructions. matrix: as mma, on the matrix units of AMD's and Intel's GPUs. mma,
+// wgmma and matrix round their operands to bf16. automatic: the best for the device within the
+// precision.
+enum class Variant { automatic, portable, cpu, cpu_int8, avx512_bf16, amx, mma, wgmma, matrix };
 std::string_view name_of(Variant variant);
 // Errors: invalid_argument, with the list of valid names.
 Variant variant_of(std::string_view name);

@@ -141,10 +141,12 @@ TEST(BenchNames, ShowProductsOfBf16IfTheDeviceHasThem) {
 }
 
 TEST(BenchNames, SayF32OnlyIfNoVariantRoundsOperands) {
-  for (int i = static_cast<int>(Variant::automatic); i <= static_cast<int>(Variant::wgmma); ++i) {
+  for (int i = static_cast<int>(Variant::automatic); i <= static_cast<int>(Variant::matrix); ++i) {
     const auto forced = static_cast<Variant>(i);
     Device device;
-    device.matrix_unit = is_for_cpus(forced) ? MatrixUnit::amx : MatrixUnit::wgmma;
+    device.matrix_unit = is_for_cpus(forced)         ? MatrixUnit::amx
+                         : forced == Variant::matrix ? MatrixUnit::mfma
+                                                     : MatrixUnit::wgmma;
     device.kind = is_for_cpus(forced) ? DeviceKind::cpu : DeviceKind::gpu;
     if (is_for_cpus(forced)) device.integer_dots = IntegerDots::avx512_vnni;
     const Variant of_f32 = bench::variant_with(bench::Arithmetic::f32, forced);

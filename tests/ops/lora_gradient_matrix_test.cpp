@@ -14,6 +14,7 @@ namespace clora {
 namespace {
 
 constexpr MatrixUnitChoice kEmulated{MatrixUnit::mma, true};
+constexpr LoraGradientTiles kSmallest{.ranks = 16, .strip = 64, .subgroups = 2};
 constexpr float kScale = 0.5F, kSharedScale = 2, kShrinkScale = 0.25F;
 
 struct Size {
@@ -80,7 +81,7 @@ Tensor up(Shape shape, const std::vector<double>& values, DType type) {
 
 // All problems in one launch.
 void expect_gradients(std::int64_t rows, std::int64_t rank, const std::vector<Size>& sizes,
-                      const LoraGradientTiles& tiles) {
+                      const LoraGradientTiles& tiles, MatrixUnitChoice unit = kEmulated) {
   std::uint32_t seed = 0;
   std::vector<Problem> problems;
   std::vector<LoraGradientProduct> products;
@@ -100,7 +101,7 @@ void expect_gradients(std::int64_t rows, std::int64_t rank, const std::vector<Si
     products.push_back(product);
   }
   Batch batch(context());
-  record_gradients_matrix_with(batch, products, kEmulated, tiles);
+  record_gradients_matrix_with(batch, products, unit, tiles);
   batch.submit().wait();
   for (std::size_t i = 0; i < problems.size(); ++i) {
     const Problem& p = problems[i];
@@ -127,6 +128,14 @@ TEST(LoraGradientMatrix, TakesRanksInBlocks) {
   expect_gradients(70, 17, {{72, true}, {20, false}}, kManyRanks);
   expect_gradients(97, 70, {{40, true}}, kManyRanks);
   expect_gradients(40, 32, {{64, true}}, kManyRanks);
+}
+
+TEST(LoraGradientMatrix, IsRightWithTheLanesOfEveryUnit) {
+  for (const MatrixUnit unit :
+       {MatrixUnit::mfma, MatrixUnit::wmma_gfx11, MatrixUnit::wmma_gfx12, MatrixUnit::xmx}) {
+    SCOPED_TRACE(name_of(unit));
+    expect_gradients(75, 5, {{72, true}, {20, false}}, kSmallest, {unit, true});
+  }
 }
 
 TEST(LoraGradientMatrix, KeepsANaNInItsColumnOfTheGradientAndItsRowOfTheShrink) {

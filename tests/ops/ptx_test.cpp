@@ -16,9 +16,9 @@
 namespace clora {
 namespace {
 
-constexpr std::array kVariants{Variant::portable,    Variant::cpu, Variant::cpu_int8,
-                               Variant::avx512_bf16, Variant::amx, Variant::mma,
-                               Variant::wgmma};
+constexpr std::array kVariants{Variant::portable,    Variant::cpu,   Variant::cpu_int8,
+                               Variant::avx512_bf16, Variant::amx,   Variant::mma,
+                               Variant::wgmma,       Variant::matrix};
 
 Device gpu(MatrixUnit unit) {
   Device device;
@@ -29,8 +29,9 @@ Device gpu(MatrixUnit unit) {
 }
 
 TEST(Ptx, IsInNoPortableKernelWhateverTheDevice) {
-  for (const MatrixUnit unit : {MatrixUnit::none, MatrixUnit::avx512_bf16, MatrixUnit::amx,
-                                MatrixUnit::mma, MatrixUnit::wgmma}) {
+  for (const MatrixUnit unit :
+       {MatrixUnit::none, MatrixUnit::avx512_bf16, MatrixUnit::amx, MatrixUnit::mma,
+        MatrixUnit::wgmma, MatrixUnit::mfma, MatrixUnit::wmma_gfx11, MatrixUnit::xmx}) {
     for (const char* platform : {"NVIDIA CUDA", "Portable Computing Language", "rusticl"}) {
       Device device = gpu(unit);
       device.platform = platform;
@@ -42,7 +43,8 @@ TEST(Ptx, IsInNoPortableKernelWhateverTheDevice) {
 
 TEST(Ptx, IsForNvidiaGpusAlone) {
   for (const Variant variant : kVariants) {
-    for (const MatrixUnit unit : {MatrixUnit::none, MatrixUnit::avx512_bf16, MatrixUnit::amx}) {
+    for (const MatrixUnit unit : {MatrixUnit::none, MatrixUnit::avx512_bf16, MatrixUnit::amx,
+                                  MatrixUnit::mfma, MatrixUnit::wmma_gfx12, MatrixUnit::xmx}) {
       EXPECT_FALSE(uses_ptx(variant, gpu(unit)));
     }
   }

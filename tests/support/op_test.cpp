@@ -68,7 +68,7 @@ bool is_for_this_device(Variant variant) {
 testing::internal::ParamGenerator<Variant> all_variants() {
   std::vector<Variant> variants{Variant::portable};
   for (const Variant variant : {Variant::cpu, Variant::cpu_int8, Variant::avx512_bf16, Variant::amx,
-                                Variant::mma, Variant::wgmma}) {
+                                Variant::mma, Variant::wgmma, Variant::matrix}) {
     if (is_for_this_device(variant)) variants.push_back(variant);
   }
   return testing::ValuesIn(variants);

@@ -126,8 +126,9 @@ class Reader {
   }
 
   void require_device(const std::string& word) const {
-    constexpr std::array<std::string_view, 9> known{
-        "cpu", "gpu", "nvidia", "avx2", "avx512_vnni", "avx512_bf16", "amx", "mma", "wgmma"};
+    constexpr std::array<std::string_view, 13> known{
+        "cpu", "gpu",   "nvidia", "avx2",       "avx512_vnni", "avx512_bf16", "amx",
+        "mma", "wgmma", "mfma",   "wmma_gfx11", "wmma_gfx12",  "xmx"};
     if (std::ranges::find(known, word) == known.end()) {
       wrong("'{}' is not a kind of device; the kinds are {}", word, fmt::join(known, ", "));
     }

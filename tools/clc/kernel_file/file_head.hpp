@@ -3,7 +3,8 @@
 //   //! clc: build [on DEVICES:] NAME[=VALUE]... OPTION...
 //        A set of build options; {a,b} expands to one set for each value. DEVICES is a comma-
 //        separated list of cpu, gpu, nvidia, avx2, avx512_vnni, or a minimum matrix unit:
-//        avx512_bf16, amx, mma, wgmma. The set is skipped on other devices.
+//        avx512_bf16, amx, mma, wgmma, mfma, wmma_gfx11, wmma_gfx12, xmx. The set is skipped on
+//        other devices.
 //   //! clc: budget [of KERNEL] [on TARGET] NAME<=VALUE...
 //        Limits for `clc stats`: registers, spills, local, private; = requires the exact value.
 //   //! clc: grid [of KERNEL] X[,Y[,Z]] [by X[,Y[,Z]]]
