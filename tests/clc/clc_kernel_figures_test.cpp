@@ -52,6 +52,49 @@ TEST(KernelFigures, PtxasReportsRegistersSpillsAndMemoryOfEachKernel) {
   EXPECT_EQ(kernels[1].spills, 0U);
 }
 
+TEST(KernelFigures, IntelsBinaryDescribesItsKernels) {
+  const std::string binary = std::string(
+                                 "\x7f"
+                                 "ELF\0...",
+                                 8) +
+                             R"(
+version:         '1.19'
+kernels:
+  - name:            product
+    user_attributes:
+      reqd_work_group_size: [ 32, 1, 1 ]
+    execution_env:
+      grf_count:       256
+      required_work_group_size: [ 32, 1, 1 ]
+      simd_size:       16
+      slm_size:        16384
+    payload_arguments:
+      - arg_type:        global_id_offset
+        size:            12
+  - name:            add
+    execution_env:
+      grf_count:       128
+kernels_misc_info:
+  - name:            product
+    args_info:
+      - index:           0
+        name:            y
+)";
+  const auto kernels = figures_of_intel(
+      binary, "warning: kernel add  compiled SIMD32 allocated 128 regs and spilled around 96\n");
+  ASSERT_EQ(kernels.size(), 2U);
+  EXPECT_EQ(kernels[0].kernel, "add");
+  EXPECT_EQ(kernels[0].registers, 128U);
+  EXPECT_EQ(kernels[0].spills, 96U);
+  EXPECT_EQ(kernels[0].local_bytes, 0U);
+  EXPECT_EQ(kernels[0].required_items(), 0U);
+  EXPECT_EQ(kernels[1].kernel, "product");
+  EXPECT_EQ(kernels[1].registers, 256U);
+  EXPECT_EQ(kernels[1].spills, 0U);
+  EXPECT_EQ(kernels[1].local_bytes, 16384U);
+  EXPECT_EQ(kernels[1].required_items(), 32U);
+}
+
 TEST(KernelFigures, SpillsMayStandInTheLineOfTheRegisters) {
   std::vector<KernelFigures> kernels;
   add_ptxas_figures(kernels,

@@ -31,6 +31,31 @@ class ClcStats : public test::ClangFolder {
   }
 };
 
+// A file that needs the compiler of a later processor or of another vendor.
+TEST_F(ClcStats, KnowsTheMatrixUnitsOfAmdAndIntel) {
+  for (const auto& [target, compiler] : {std::pair{"gfx90a", "clang-14"},
+                                         {"gfx942", "clang-19"},
+                                         {"gfx1100", "clang-19"},
+                                         {"gfx1201", "clang-19"},
+                                         {"pvc", "ocloc"}}) {
+    const ProgramResult result =
+        test::run_clc({"stats", "matrix_unit_check.cl", "--json", "--target", target});
+    const auto builds = result.json_lines().at(0).at("files").at(0).at("builds");
+    ASSERT_FALSE(builds.empty()) << target;
+    if (!has_program(compiler)) {
+      EXPECT_NE(result.exit_code, 0) << target;
+      EXPECT_THAT(std::string(builds[0].at("error")), HasSubstr(compiler)) << target;
+      continue;
+    }
+    EXPECT_EQ(result.exit_code, 0) << target << result.err << result.out;
+    const auto& kernel = builds[0].at("kernels").at(0);
+    EXPECT_EQ(kernel.at("kernel"), "matrix_unit_products") << target;
+    EXPECT_EQ(kernel.at("spills"), 0) << target;
+    EXPECT_GT(kernel.at("registers"), 20) << target;
+    EXPECT_GE(kernel.at("local_bytes"), 16384) << target;
+  }
+}
+
 // Three kernels in the style of other projects.
 constexpr const char* kReduction = R"(
 #pragma OPENCL EXTENSION cl_khr_global_int32_base_atomics : enable

@@ -19,7 +19,7 @@ constexpr const char* kFooter = R"(Examples:
   clc stats my_kernel.cl --target gfx90a -D TILE=64
   clc stats softmax.cl --target device --json
 Without a GPU, clang-14 compiles with clc's own built-in functions; a driver's exp, sin and the like
-are longer. ptxas counts NVIDIA registers, if PATH or CLORA_PTXAS has it. Occupancy is in warps
+are longer. gfx942, gfx1100 and gfx1201 need clang-19, pvc Intel's ocloc (package intel-opencl-icd). ptxas counts NVIDIA registers, if PATH or CLORA_PTXAS has it. Occupancy is in warps
 per multiprocessor or waves per SIMD; AMD registers are VGPRs, 's' marks SGPRs. A budget in a file's
 head, such as '//! clc: budget of gemm on gfx90a spills=0 registers<=128', is checked. Exit code
 1 if it is exceeded, or if a driver crashes or takes longer than two minutes.)";
@@ -43,8 +43,9 @@ std::string registers_text(const KernelFigures& figures) {
 }
 
 std::string spills_text(const KernelFigures& figures, const Target& target) {
-  return target.maker == Target::Maker::amd ? or_unknown(figures.spills)
-                                            : bytes_or_unknown(figures.spills);
+  return target.maker == Target::Maker::amd || target.maker == Target::Maker::intel
+             ? or_unknown(figures.spills)
+             : bytes_or_unknown(figures.spills);
 }
 
 std::string group_text(const KernelFigures& figures) {

@@ -17,8 +17,10 @@ std::optional<std::size_t> figure_of(const KernelFigures& kernel, const std::str
 std::string amount(const std::string& name, std::size_t value, const Target& target) {
   if (name == "registers") return fmt::format("{} registers", value);
   if (name != "spills") return fmt::format("{} bytes of {} memory", value, name);
-  return target.maker == Target::Maker::amd ? fmt::format("{} registers spilled", value)
-                                            : fmt::format("{} bytes of spills", value);
+  const bool in_registers =
+      target.maker == Target::Maker::amd || target.maker == Target::Maker::intel;
+  return in_registers ? fmt::format("{} registers spilled", value)
+                      : fmt::format("{} bytes of spills", value);
 }
 
 bool holds(const BudgetLimit& limit, std::size_t value) {

@@ -77,7 +77,12 @@ std::vector<Disassembly> Disassembler::disassemble(const std::string& path, cons
   for (const std::string& options : option_sets_for(options_, file, target)) {
     const OfflineBuild build = compiler_->build(file, target, options, true);
     all.push_back({.options = options, .target = target, .error = build.error});
-    if (build.built) all.back().kernels = listings_of(build.assembly);
+    if (!build.built) continue;
+    if (target.maker == Target::Maker::intel) {
+      all.back().error = "its binaries are not disassembled";
+    } else {
+      all.back().kernels = listings_of(build.assembly);
+    }
   }
   return all;
 }

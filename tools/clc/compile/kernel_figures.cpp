@@ -183,4 +183,39 @@ std::vector<KernelFigures> figures_of_reports(const std::vector<KernelReport>& r
   return kernels;
 }
 
+// The kernels are described at the beginning of the text; from "kernels_misc_info:" on their
+// arguments are.
+std::vector<KernelFigures> figures_of_intel(std::string_view binary, const std::string& messages) {
+  static const std::regex kEntry(R"(^ +(- )?(name|grf_count|slm_size|private_size): +(\S+))");
+  static const std::regex kGroup(R"(^ +required_work_group_size: +\[ *(\d+), *(\d+), *(\d+) *\])");
+  const std::size_t begin = std::min(binary.find("\nkernels:"), binary.size());
+  const std::string_view from_kernels = binary.substr(begin);
+  std::istringstream lines{
+      std::string(from_kernels.substr(0, from_kernels.find("kernels_misc_info:")))};
+  std::vector<KernelFigures> kernels;
+  std::smatch match;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("  - name:") && std::regex_search(line, match, kEntry)) {
+      kernels.push_back({.kernel = match[3], .spills = 0, .private_bytes = 0, .local_bytes = 0});
+    } else if (kernels.empty()) {
+      continue;
+    } else if (std::regex_search(line, match, kGroup)) {
+      for (std::size_t i = 0; i < 3; ++i) {
+        kernels.back().required_group.at(i) = number_of(match[i + 1].str());
+      }
+    } else if (std::regex_search(line, match, kEntry)) {
+      const std::size_t value = number_of(match[3].str());
+      if (match[2] == "grf_count") kernels.back().registers = value;
+      if (match[2] == "slm_size") kernels.back().local_bytes = value;
+      if (match[2] == "private_size") kernels.back().private_bytes = value;
+    }
+  }
+  for (KernelFigures& kernel : kernels) {
+    const std::regex spilled("kernel " + kernel.kernel + R"( .*spilled around (\d+))");
+    if (std::regex_search(messages, match, spilled)) kernel.spills = number_of(match[1].str());
+  }
+  std::ranges::sort(kernels, {}, &KernelFigures::kernel);
+  return kernels;
+}
+
 }  // namespace clora

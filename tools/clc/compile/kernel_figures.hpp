@@ -15,7 +15,7 @@ namespace clora {
 // Unknown figures are empty.
 struct KernelFigures {
   std::string kernel;
-  std::optional<std::size_t> registers = {};         // per work-item; AMD's VGPRs
+  std::optional<std::size_t> registers = {};  // per work-item; AMD's VGPRs; Intel: per thread
   std::optional<std::size_t> scalar_registers = {};  // per wave; AMD's SGPRs
   std::optional<std::size_t> spills = {};         // NVIDIA: bytes stored and loaded; AMD: registers
   std::optional<std::size_t> private_bytes = {};  // per work-item
@@ -32,6 +32,10 @@ struct KernelFigures {
 // Parses the metadata at the end of AMD's assembly (LLVM's "User Guide for AMDGPU Backend", code
 // object V4).
 std::vector<KernelFigures> figures_of_amd(std::string_view assembly);
+
+// Parses the description of the kernels in Intel's binaries (ELF section .ze_info), and the spills
+// in the compiler's messages.
+std::vector<KernelFigures> figures_of_intel(std::string_view binary, const std::string& messages);
 
 // The figures stated in PTX: local and private memory, required work-group sizes; no registers.
 std::vector<KernelFigures> figures_of_ptx(std::string_view ptx);

@@ -28,7 +28,10 @@ struct AmdLimits {
 };
 constexpr std::array kAmd{AmdLimits{"gfx906", 256, 4, 10, 64, kKibibyte * 64},
                           AmdLimits{"gfx90a", 512, 8, 8, 64, kKibibyte * 64},
-                          AmdLimits{"gfx1030", 1024, 16, 16, 32, kKibibyte * 128}};
+                          AmdLimits{"gfx942", 512, 8, 8, 64, kKibibyte * 64},
+                          AmdLimits{"gfx1030", 1024, 16, 16, 32, kKibibyte * 128},
+                          AmdLimits{"gfx1100", 1536, 24, 16, 32, kKibibyte * 128},
+                          AmdLimits{"gfx1201", 1536, 24, 16, 32, kKibibyte * 128}};
 constexpr std::size_t kSimds = 4;
 
 void limit(Occupancy& found, std::size_t to, std::string_view by) {

@@ -95,9 +95,13 @@ std::string for_hopper(std::string ptx) {
   return with_hopper_instructions(std::move(ptx));
 }
 
-OfflineBuild refused(const ProcessResult& result) {
+std::string_view package_of(std::string_view compiler) {
+  return compiler == "ocloc" ? "intel-opencl-icd" : compiler;
+}
+
+OfflineBuild refused(const ProcessResult& result, std::string_view compiler) {
   std::string error = first_error(result.err);
-  if (error.empty()) error = std::string(kCompiler) + ' ' + end_text(result);
+  if (error.empty()) error = fmt::format("{} {}", compiler, end_text(result));
   return {.error = std::move(error)};
 }
 
@@ -157,9 +161,15 @@ OfflineCompiler::OfflineCompiler() {
 
 OfflineBuild OfflineCompiler::build(const KernelFile& file, const Target& target,
                                     const std::string& options, bool source_lines) const {
+  if (!has_program(target.compiler)) {
+    return {.error = fmt::format("it requires {}, which is not in PATH; install the package {}",
+                                 target.compiler, package_of(target.compiler))};
+  }
+  if (target.maker == Target::Maker::intel) return build_intel(file, target, options);
   const std::string text = folder_ / "kernel.cl";
   write_text(text, file.text);
-  std::vector<std::string> command{kCompiler, "-x", "cl"};
+  const std::string compiler(target.compiler);
+  std::vector<std::string> command{compiler, "-x", "cl"};
   const auto append = [&command](const std::vector<std::string>& words) {
     command.insert(command.end(), words.begin(), words.end());
   };
@@ -174,13 +184,32 @@ OfflineBuild OfflineCompiler::build(const KernelFile& file, const Target& target
   const std::string assembly = folder_ / "kernel.s";
   append({"-o", assembly});
   const ProcessResult result = run_process(command, kSeconds);
-  if (!result.succeeded()) return refused(result);
+  if (!result.succeeded()) return refused(result, compiler);
   OfflineBuild build{.built = true, .assembly = read_text(assembly)};
   if (build.assembly.find("#ASMSTART") == std::string::npos) return build;
   std::ranges::replace(command, "-S", "-c");  // -S prints inline assembly without parsing it
   append({"-o", folder_ / "kernel.o"});
   const ProcessResult assembled = run_process(command, kSeconds);
-  return assembled.succeeded() ? build : refused(assembled);
+  return assembled.succeeded() ? build : refused(assembled, compiler);
+}
+
+// Intel's compiler writes one file, with a description of each kernel as text.
+OfflineBuild OfflineCompiler::build_intel(const KernelFile& file, const Target& target,
+                                          const std::string& options) const {
+  const std::string text = folder_ / "kernel.cl";
+  write_text(text, file.text);
+  std::string all = options;
+  for (const std::filesystem::path& each : file.folders) all += " -I " + each.string();
+  if (options.find("-cl-std=") == std::string::npos) all += " -cl-std=CL1.2";
+  const ProcessResult result = run_process(
+      {std::string(target.compiler), "compile", "-file", text, "-device", std::string(target.name),
+       "-options", all, "-internal_options", "-cl-intel-allow-zebin", "-output", "kernel",
+       "-output_no_suffix", "-out_dir", folder_ / ""},
+      kSeconds);
+  if (!result.succeeded()) return refused(result, target.compiler);
+  return {.built = true,
+          .assembly = read_text(folder_ / "kernel"),
+          .messages = result.out + result.err};
 }
 
 OfflineBuild OfflineCompiler::build_ptx(std::vector<std::string> command,
@@ -188,7 +217,7 @@ OfflineBuild OfflineCompiler::build_ptx(std::vector<std::string> command,
   const std::string llvm = folder_ / "kernel.ll", ptx = folder_ / "kernel.ptx";
   command.insert(command.end(), {"-emit-llvm", "-o", llvm});
   ProcessResult result = run_process(command, kSeconds);
-  if (!result.succeeded()) return refused(result);
+  if (!result.succeeded()) return refused(result, kCompiler);
   std::vector<std::string> second{kCompiler, "-x",      "ir",
                                   "-O3",     "-Xclang", "-disable-llvm-passes",
                                   "-S",      "-w",      "-fno-crash-diagnostics"};
@@ -196,7 +225,7 @@ OfflineBuild OfflineCompiler::build_ptx(std::vector<std::string> command,
   second.insert(second.end(), words.begin(), words.end());
   second.insert(second.end(), {llvm, "-o", ptx});
   result = run_process(second, kSeconds);
-  if (!result.succeeded()) return refused(result);
+  if (!result.succeeded()) return refused(result, kCompiler);
   OfflineBuild build{.built = true, .assembly = read_text(ptx)};
   build.required_groups = required_groups_of(read_text(llvm));
   build.assembly = with_required_groups(std::move(build.assembly), build.required_groups);

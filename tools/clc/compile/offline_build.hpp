@@ -1,5 +1,6 @@
-// Builds kernels for GPUs that are not installed, with clang-14 and clora's own built-in functions
-// (tools/clc/compile/shim). Not thread-safe.
+// Builds kernels for GPUs that are not installed: with clang, clang-14 where it knows the
+// processor, and clora's own built-in functions (tools/clc/compile/shim), or with Intel's offline
+// compiler. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -18,7 +19,8 @@ namespace clora {
 struct OfflineBuild {
   bool built = false;
   std::string error = {};     // the first error, if the build fails
-  std::string assembly = {};  // PTX with .reqntid, or AMD assembly
+  std::string assembly = {};  // PTX with .reqntid, AMD assembly, or Intel's binary
+  std::string messages = {};  // of Intel's compiler
   std::map<std::string, std::array<std::size_t, 3>> required_groups = {};  // NVIDIA only, if stated
 };
 
@@ -27,11 +29,14 @@ class OfflineCompiler {
   OfflineCompiler();  // Errors: not_found without clang-14, naming the package.
 
   // options: in the form of clBuildProgram. source_lines: emits .file and .loc. A text that does
-  // not compile is not an error. REQUIRES: target is not "device".
+  // not compile is not an error, nor is a missing compiler other than clang-14. REQUIRES: target is
+  // not "device".
   OfflineBuild build(const KernelFile& file, const Target& target, const std::string& options,
                      bool source_lines) const;
 
  private:
+  OfflineBuild build_intel(const KernelFile& file, const Target& target,
+                           const std::string& options) const;
   OfflineBuild build_ptx(std::vector<std::string> command, const Target& target) const;
   WorkFolder folder_;
 };

@@ -25,14 +25,27 @@ void require_target(const std::string& word) {
                                meant.empty() ? "" : fmt::format("; did you mean {}?", meant)));
 }
 
+std::string vendor_of(Target::Maker maker) {
+  if (maker == Target::Maker::nvidia) return "NVIDIA Corporation";
+  return maker == Target::Maker::intel ? "Intel(R) Corporation" : "Advanced Micro Devices, Inc.";
+}
+
 }  // namespace
 
 const std::vector<Target>& all_targets() {
   using Maker = Target::Maker;
+  constexpr std::string_view kLaterClang = "clang-19";  // clang-14 does not know these processors
   static const std::vector<Target> targets{
-      {"sm_80", Maker::nvidia, MatrixUnit::mma},       {"sm_86", Maker::nvidia, MatrixUnit::mma},
-      {"sm_90a", Maker::nvidia, MatrixUnit::wgmma},    {"gfx906", Maker::amd, MatrixUnit::none},
-      {"gfx90a", Maker::amd, MatrixUnit::none},        {"gfx1030", Maker::amd, MatrixUnit::none},
+      {"sm_80", Maker::nvidia, MatrixUnit::mma},
+      {"sm_86", Maker::nvidia, MatrixUnit::mma},
+      {"sm_90a", Maker::nvidia, MatrixUnit::wgmma},
+      {"gfx906", Maker::amd, MatrixUnit::none},
+      {"gfx90a", Maker::amd, MatrixUnit::mfma},
+      {"gfx942", Maker::amd, MatrixUnit::mfma, kLaterClang},
+      {"gfx1030", Maker::amd, MatrixUnit::none},
+      {"gfx1100", Maker::amd, MatrixUnit::wmma_gfx11, kLaterClang},
+      {"gfx1201", Maker::amd, MatrixUnit::wmma_gfx12, kLaterClang},
+      {"pvc", Maker::intel, MatrixUnit::xmx, "ocloc"},
       {"device", Maker::this_device, MatrixUnit::none}};
   return targets;
 }
@@ -65,8 +78,7 @@ std::vector<std::string> option_sets_for(const ClcOptions& options, const Kernel
                                          const Target& target) {
   Device device;
   device.kind = DeviceKind::gpu;
-  device.vendor =
-      target.maker == Target::Maker::nvidia ? "NVIDIA Corporation" : "Advanced Micro Devices, Inc.";
+  device.vendor = vendor_of(target.maker);
   device.matrix_unit = target.matrix_unit;
   return option_sets(options, file, device);
 }

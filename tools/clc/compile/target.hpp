@@ -13,10 +13,11 @@
 namespace clora {
 
 struct Target {
-  enum class Maker { nvidia, amd, this_device };
-  std::string_view name;  // "sm_80", "gfx90a"; "device" for the OpenCL device
+  enum class Maker { nvidia, amd, intel, this_device };
+  std::string_view name;  // "sm_80", "gfx90a", "pvc"; "device" for the OpenCL device
   Maker maker = Maker::this_device;
   MatrixUnit matrix_unit = MatrixUnit::none;
+  std::string_view compiler = "clang-14";  // a program; also the Debian package, except for ocloc
 };
 
 // All targets, "device" last.

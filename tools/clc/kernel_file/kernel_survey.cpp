@@ -42,6 +42,8 @@ SurveyedBuild Surveyor::survey_offline(const KernelFile& file, const Target& tar
   std::vector<KernelFigures> kernels;
   if (target.maker == Target::Maker::amd) {
     kernels = figures_of_amd(build.assembly);
+  } else if (target.maker == Target::Maker::intel) {
+    kernels = figures_of_intel(build.assembly, build.messages);
   } else {
     kernels = figures_of_ptx(build.assembly);
     if (has_ptxas()) {

@@ -21,10 +21,11 @@ struct Target {
   std::vector<std::string> options;
 };
 
-const std::array<Target, 3>& targets() {
-  static const std::array<Target, 3> all{Target{"spir64", {}},
-                                         Target{"x86_64", {"-march=sapphirerapids"}},
-                                         Target{"nvptx64-nvidia-nvcl", {}}};
+const std::array<Target, 4>& targets() {
+  static const std::array<Target, 4> all{
+      Target{"spir64", {}}, Target{"x86_64", {"-march=sapphirerapids"}},
+      Target{"nvptx64-nvidia-nvcl", {}},
+      Target{"amdgcn-amd-amdhsa", {"-mcpu=gfx90a", "-nogpulib"}}};
   return all;
 }
 
