@@ -50,19 +50,47 @@ int lost_attempts(std::string_view noted) {
   return lost;
 }
 
+// The first lines of an outcome's file.
+std::string heading_of(const Device& device) {
+  return fmt::format("clora self-test {}\ndevice {}, {}, {}\ndriver {}, {} units\n", kFormat,
+                     one_line(device.name), one_line(device.platform),
+                     one_line(device.opencl_version), one_line(device.driver),
+                     device.compute_units);
+}
+
+// Reads "kernel NAME DIGEST", "options..." and the outcome.
+std::optional<StoredSelfTest> stored_self_test(const std::string& lines) {
+  constexpr std::string_view kKernel = "kernel ", kOptions = "options";
+  std::istringstream text(lines);
+  std::string kernel, options, outcome;
+  std::getline(text, kernel);
+  std::getline(text, options);
+  std::getline(text, outcome);
+  const std::size_t digest = kernel.rfind(' ');
+  if (!kernel.starts_with(kKernel) || digest < kKernel.size() || !options.starts_with(kOptions)) {
+    return std::nullopt;
+  }
+  StoredSelfTest test{.kernel = kernel.substr(kKernel.size(), digest - kKernel.size()),
+                      .options = options.substr(kOptions.size()),
+                      .outcome = "unfinished",
+                      .complaint = {}};
+  if (outcome + '\n' == kRight) test.outcome = "passed";
+  if (outcome.starts_with(kWrong)) {
+    test.outcome = "failed";
+    test.complaint = outcome.substr(kWrong.size());
+  }
+  return test;
+}
+
 }  // namespace
 
 SelfTestKey::SelfTestKey(const Context& context, std::string_view file, std::string_view name,
                          std::string_view options) {
   const std::filesystem::path& folder = context.config().cache_folder;
   if (folder.empty()) return;
-  const Device& device = context.device();
   const std::string text = kernel_text(std::string(file), context.config().kernel_folders);
-  heading_ = fmt::format(
-      "clora self-test {}\ndevice {}, {}, {}\ndriver {}, {} units\nkernel {} {}\noptions{}\n",
-      kFormat, one_line(device.name), one_line(device.platform), one_line(device.opencl_version),
-      one_line(device.driver), device.compute_units, name, digest_of(text).text(),
-      one_line(std::string(options)));
+  heading_ = fmt::format("{}kernel {} {}\noptions{}\n", heading_of(context.device()), name,
+                         digest_of(text).text(), one_line(std::string(options)));
   path_ =
       folder / "self_tests" / fmt::format("{}-{}", as_file_name(name), digest_of(heading_).text());
 }
@@ -116,6 +144,23 @@ void SelfTestKey::write(std::string_view body) const noexcept try {
   write_file_atomically(path_, fmt::format("{}{}", heading_, body));
 } catch (const std::exception&) {
   return;  // it is a cache: a lost entry only costs time
+}
+
+std::vector<StoredSelfTest> stored_self_tests(const Context& context) {
+  std::vector<StoredSelfTest> tests;
+  if (context.config().cache_folder.empty()) return tests;
+  const std::string heading = heading_of(context.device());
+  std::error_code error;
+  const auto folder = context.config().cache_folder / "self_tests";
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    std::ifstream file(entry.path(), std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    if (!text.starts_with(heading)) continue;
+    if (auto test = stored_self_test(text.substr(heading.size()))) tests.push_back(*test);
+  }
+  std::ranges::sort(
+      tests, {}, [](const StoredSelfTest& test) { return std::pair(test.kernel, test.options); });
+  return tests;
 }
 
 }  // namespace clora

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "clora/runtime/context.hpp"
 
@@ -45,5 +46,17 @@ class SelfTestKey {
   std::string heading_;
   std::filesystem::path path_;
 };
+
+// An outcome in a Context's cache folder, for a report.
+struct StoredSelfTest {
+  std::string kernel;   // "matrix_unit"
+  std::string options;  // of its program
+  std::string outcome;  // passed, failed; unfinished: a process has begun the test
+  std::string complaint;
+};
+
+// The outcomes for the Context's device and driver, by kernel and options; empty without a folder.
+// Kernels whose text has changed since are among them. Unreadable files are left out.
+std::vector<StoredSelfTest> stored_self_tests(const Context& context);
 
 }  // namespace clora

@@ -207,5 +207,49 @@ TEST_F(BenchCommand, RefusesAnInvalidFileBeforeItMeasures) {
   EXPECT_FALSE(std::filesystem::exists(folder / "arguments.txt"));
 }
 
+// The device is real, the benches are not.
+TEST_F(BenchCommand, WritesAReportForAnIssue) {
+  const test::ProgramResult result =
+      test::run_program(folder / "clora", {.arguments = {"bench", "--report", at("report.json")},
+                                           .environment = {"CLORA_CACHE_DIR=" + at("cache")}});
+  EXPECT_EQ(result.exit_code, 1) << result.err;  // one bench failed, as in the other tests
+  EXPECT_THAT(test::read_file(folder / "arguments.txt"),
+              AllOf(HasSubstr("--benchmark_filter=^(gemm|"), HasSubstr("min_time=0.02\n")));
+  const json report = json::parse(test::read_file(folder / "report.json"));
+  EXPECT_EQ(report.at("report"), 1);
+  for (const char* field :
+       {"name", "vendor", "platform", "driver", "kind", "matrix_unit", "integer_dots", "variant"}) {
+    EXPECT_NE(report.at("device").value(field, ""), "") << field;
+  }
+  EXPECT_TRUE(report.at("capabilities").contains("extensions"));
+  EXPECT_EQ(report.at("capabilities").at("driver"), report.at("device").at("driver"));
+  EXPECT_TRUE(report.at("matrix_unit_self_test").is_null());  // of cl/matrix
+  EXPECT_TRUE(report.at("self_tests").empty());
+  EXPECT_EQ(report.at("machine").at("peak_fma_gflops"), "200");
+  EXPECT_EQ(report.at("benches").at(0).at("name"), "a/fused/f32/1");
+  EXPECT_EQ(report.at("benches").at(0).at("percent_of_roofline"), 50);
+  EXPECT_EQ(report.at("benches").back().at("error"), "1 < 2 & \"so\" on");
+}
+
+TEST_F(BenchCommand, ReportsTheSelfTestsOfASimulatedAmdGpu) {
+  const test::ProgramResult result = test::run_program(
+      folder / "clora",
+      {.arguments = {"bench", "--filter", "a", "--report", at("report.json")},
+       .environment = {"LD_PRELOAD=" + test::built_program("tests/libclora_amd_gpu.so").string(),
+                       "CLORA_SELF_TEST=1", "CLORA_VARIANT=automatic", "CLORA_DEVICE=gfx90a",
+                       "CLORA_CACHE_DIR=" + at("cache")}});
+  EXPECT_THAT(result.err, HasSubstr("clora bench --report FILE"));
+  const json report = json::parse(test::read_file(folder / "report.json"));
+  EXPECT_EQ(report.at("device").at("matrix_unit"), "mfma");
+  EXPECT_EQ(report.at("device").at("variant"), "matrix");
+  EXPECT_EQ(report.at("matrix_unit_self_test"), "failed");
+  ASSERT_EQ(report.at("self_tests").size(), 1U);
+  const json& test = report.at("self_tests").at(0);
+  EXPECT_EQ(test.at("kernel"), "matrix_unit");
+  EXPECT_THAT(test.at("options"), HasSubstr("MFMA"));
+  EXPECT_EQ(test.at("outcome"), "failed");
+  EXPECT_THAT(test.at("complaint"), HasSubstr("matrix_unit_check.cl"));
+}
+
 }  // namespace
 }  // namespace clora

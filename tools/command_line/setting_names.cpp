@@ -10,6 +10,7 @@ constexpr SettingName kSettings[] = {
     {"`chat_template`", "--chat-template"},
     {"`clip_norm`", "--clip-norm"},
     {"`context_length`", "--context"},
+    {"`device_report`", "the output of 'clora bench --report FILE'"},
     {"`learning_rate`", "--lr"},
     {"`limit`", "--limit"},
     {"`max_seq_length`", "--max-seq-length"},

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "clora/runtime/files/file.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "runtime/environment_variable.hpp"
 #include "runtime/fail.hpp"
 #include "tools/clora/bench/bench_page.hpp"
@@ -16,6 +17,7 @@
 #include "tools/clora/bench/bench_results.hpp"
 #include "tools/clora/bench/bench_table.hpp"
 #include "tools/clora/bench/bench_verdict.hpp"
+#include "tools/clora/bench/device_report.hpp"
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/common_options.hpp"
 #include "tools/clora/interrupt.hpp"
@@ -31,6 +33,7 @@ constexpr const char* kFooter = R"(Examples:
   clora bench --filter 'lora_linear/' --out before.json
   clora bench --filter 'lora_linear/' --compare before.json --html report.html
   clora bench --results before.json --html report.html    render earlier results
+  clora bench --report device.json    for an issue about a device: a minute on a GPU
 Names are op/form/type/shape; docs/benchmarks.md lists them and explains the figures.
 Times are per op, the median of the repetitions; ± is half the range from fastest to slowest.
 All benches take about half an hour on two cores; the benches of one op take seconds.)";
@@ -44,6 +47,7 @@ struct Options {
   std::string out;
   std::string old_results;
   std::string page;
+  std::string report;
   int repetitions = 5;
   bool quick = false;
 };
@@ -181,6 +185,11 @@ void show(Output& output, const BenchPage& page) {
   output.text(bench_table(page.results, page.comparisons));
 }
 
+void write_report(const Options& options, const BenchResults& results) {
+  Context context(context_config(options.common));
+  write_file_atomically(options.report, json_text(device_report(context, results), 2) + '\n');
+}
+
 int bench(const Options& options) {
   Output output(options.common.output);
   std::optional<BenchResults> old_run;  // read first, because a bad file should fail early
@@ -203,6 +212,7 @@ int bench(const Options& options) {
   show(output, page);
   for (const std::string& note : notes) output.warning("{}", note);
   if (!options.page.empty()) write_file_atomically(options.page, bench_page(page));
+  if (!options.report.empty()) write_report(options, results);
   const bool failed =
       std::ranges::any_of(results.rows, [](const BenchRow& row) { return !row.error.empty(); });
   return failed ? 1 : 0;
@@ -236,10 +246,23 @@ void add_bench_command(CLI::App& program, Action& action) {
                    "Show the results that --out wrote to FILE, without measuring")
       ->type_name("FILE")
       ->excludes("--out");
+  command
+      ->add_option("--report", options->report,
+                   "Write a report on the device to FILE, to attach to an issue: driver, "
+                   "capabilities, self-tests, and, unless --filter is given, a few quick benches")
+      ->type_name("FILE");
   add_device_option(*command, options->common);
   add_output_options(*command, options->common);
   command->footer(kFooter);
-  command->callback([options, &action] { action = [options] { return bench(*options); }; });
+  command->callback([options, command, &action] {
+    action = [options, command] {
+      if (!options->report.empty() && command->count("--filter") == 0) {
+        options->filter = kReportBenches;
+        options->quick = true;
+      }
+      return bench(*options);
+    };
+  });
 }
 
 }  // namespace clora

@@ -7,6 +7,7 @@
 
 #include "runtime/fail.hpp"
 #include "tools/command_line/build_notice.hpp"
+#include "tools/command_line/setting_names.hpp"
 #include "tools/command_line/shared_options.hpp"
 
 namespace clora {
@@ -76,7 +77,7 @@ ContextConfig context_config(const CommonOptions& options) {
   config.trace = options.trace;
   config.hooks.log = [output = Output(options.output)](LogLevel level,
                                                        std::string_view message) mutable {
-    if (level >= LogLevel::warning) output.warning("{}", message);
+    if (level >= LogLevel::warning) output.warning("{}", with_option_names(message));
     if (level == LogLevel::info) output.remark("{}", message);
   };
   config.hooks.build = build_notice(options.output);
