@@ -9,6 +9,7 @@ set(CLORA_PUBLIC_HEADERS
   runtime/commands/batch.hpp
   runtime/commands/capture_request.hpp
   runtime/commands/fence.hpp
+  runtime/device/capabilities.hpp
   runtime/device/device.hpp
   runtime/device/device_health.hpp
   runtime/device/driver_cache.hpp

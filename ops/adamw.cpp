@@ -3,7 +3,7 @@
 #include <array>
 #include <bit>
 
-#include "ops/dispatch/variant_dispatch.hpp"
+#include "ops/dispatch/cpu_kernel.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
@@ -19,8 +19,8 @@ struct AdamwSpec {
   Grid update;
   std::int64_t partials;  // groups of the first launch
 
-  AdamwSpec(const Context& context, Variant variant, std::int64_t n) {
-    if (variant == Variant::cpu) {
+  AdamwSpec(const Context& context, bool cpu, std::int64_t n) {
+    if (cpu) {
       const std::size_t groups = cpu_groups(context.device(), divide_up(n, 16));
       file = "adamw_cpu.cl";
       square_sums = update = single_item_groups(groups);
@@ -75,8 +75,9 @@ void record_adamw(Batch& batch, const AdamwTensors& tensors, const Tensor& grad_
 
   const std::int64_t n = p.elements();
   const auto count = static_cast<double>(n);
-  const Variant variant = variant_for(batch.context(), "adamw_cpu.cl", "adamw", test_adamw);
-  const AdamwSpec spec(batch.context(), variant, n);
+  const bool cpu =
+      takes_cpu_kernel(batch.context(), {"adamw", "adamw_cpu.cl", "adamw"}, test_adamw);
+  const AdamwSpec spec(batch.context(), cpu, n);
   const auto kernel = [&](std::string_view function) {
     return batch.context().kernel(spec.file, function, spec.defines);
   };

@@ -3,7 +3,7 @@
 #include <array>
 #include <bit>
 
-#include "ops/dispatch/variant_dispatch.hpp"
+#include "ops/dispatch/cpu_kernel.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
@@ -18,8 +18,8 @@ struct SampleSpec {
   Grid grid;
   std::int64_t weights;  // elements of the scratch row
 
-  SampleSpec(const Context& context, Variant variant, std::int64_t vocabulary) {
-    if (variant == Variant::cpu) {
+  SampleSpec(const Context& context, bool cpu, std::int64_t vocabulary) {
+    if (cpu) {
       file = "sample_cpu.cl";
       grid = single_item_groups(1);
       weights = round_up(vocabulary, 64);
@@ -74,8 +74,9 @@ void record_sample(Batch& batch, const Tensor& token, const Tensor& seen, const 
   require_tensor(op, "token", token, {1}, DType::i32);
   require_tensor(op, "seen", seen, {vocabulary}, DType::u8);
   require_tensor(op, "settings", settings, {8}, DType::u32);
-  const Variant variant = variant_for(batch.context(), "sample_cpu.cl", "sample", test_sample);
-  const SampleSpec spec(batch.context(), variant, vocabulary);
+  const bool cpu =
+      takes_cpu_kernel(batch.context(), {"sample", "sample_cpu.cl", "sample"}, test_sample);
+  const SampleSpec spec(batch.context(), cpu, vocabulary);
   const Tensor weights = batch.temporary({spec.weights}, DType::f32, "sample weights");
   const Cost greedy{static_cast<double>(vocabulary), 4.0 * static_cast<double>(vocabulary)};
   batch.launch({batch.context().kernel(spec.file, "sample", spec.defines), spec.grid, greedy,
@@ -98,9 +99,9 @@ void record_logprobs(Batch& batch, const LogprobOutputs& outputs, const Tensor& 
     require_tensor(op, "top_ids", outputs.top_ids, {top}, DType::i32);
     require_tensor(op, "top_logprobs", outputs.top_logprobs, {top});
   }
-  const Variant variant =
-      variant_for(batch.context(), "sample_cpu.cl", "sample_logprobs", test_logprobs);
-  const SampleSpec spec(batch.context(), variant, vocabulary);
+  const bool cpu = takes_cpu_kernel(batch.context(), {"sample", "sample_cpu.cl", "sample_logprobs"},
+                                    test_logprobs);
+  const SampleSpec spec(batch.context(), cpu, vocabulary);
   const double passes = 2.0 + static_cast<double>(top);
   const auto elements = static_cast<double>(vocabulary);
   // Without a list the kernel still needs buffers; it does not write to them.

@@ -136,6 +136,7 @@ struct Context::State {
         addresses(context.get(), queue.get(), device, programs, health,
                   config.sub_allocate && config.addresses.value_or(takes_addresses(device))),
         variant(resolve(config.variant, config.precision, device)),
+        capabilities(capped(all_capabilities(device), variant)),
         in_flight(device, health, {config.max_commands_in_flight, config.max_seconds_in_flight}) {
     health->watch(queue.get());
     profiler.watch(health);
@@ -160,6 +161,7 @@ struct Context::State {
   DeviceAddresses addresses;
   Profiler profiler;
   Variant variant;
+  Capabilities capabilities;
   InFlightLedger in_flight;
   std::shared_ptr<void> ops;
   std::unique_ptr<Capture> capture;  // null: no capture was requested
@@ -195,6 +197,7 @@ Context::~Context() {
 
 const Device& Context::device() const noexcept { return state_->device; }
 Variant Context::variant() const noexcept { return state_->variant; }
+const Capabilities& Context::capabilities() const noexcept { return state_->capabilities; }
 DType Context::activation_type() const noexcept {
   return state_->config.activations.value_or(hands_on_bf16(variant()) ? DType::bf16 : DType::f32);
 }

@@ -16,6 +16,7 @@
 
 #include "clora/runtime/commands/capture_request.hpp"
 #include "clora/runtime/commands/fence.hpp"
+#include "clora/runtime/device/capabilities.hpp"
 #include "clora/runtime/device/device.hpp"
 #include "clora/runtime/device/device_health.hpp"
 #include "clora/runtime/device/variant.hpp"
@@ -48,6 +49,9 @@ struct ContextConfig {
   std::shared_ptr<ProgramStore> program_store;                  // null: cache_folder/programs
   std::filesystem::path tuned_table;  // of ops/tuned/tuned.hpp; empty: cache_folder/tuned.json
   Variant variant = Variant::automatic;
+  // Implementations that ops are forced to use, "gemm:portable,attention:flash", by the stems of
+  // families; 'clora devices --verbose' lists them. Empty: the best that passed their self-tests.
+  std::string implementations;
   Precision precision = Precision::f32;  // limits the choice of Variant::automatic
   std::optional<DType> activations;      // f32 or bf16; not set: as hands_on_bf16() says
   bool self_test = true;                 // of each kernel variant, before its first use
@@ -61,9 +65,10 @@ struct ContextConfig {
 };
 
 // Reads the configuration from the environment: CLORA_DEVICE, CLORA_KERNEL_DIR, CLORA_VARIANT,
-// CLORA_CACHE_DIR, CLORA_TUNED for tuned_table, CLORA_SELF_TEST=0 to skip the self-tests,
-// CLORA_POOL=exact to disable sub_allocate, CLORA_WRAP_FILES=0, CLORA_CAPTURE and CLORA_CAPTURE_DIR
-// (runtime/commands/capture_request.hpp). Errors: invalid_argument, for an invalid value.
+// CLORA_IMPL for implementations, CLORA_CACHE_DIR, CLORA_TUNED for tuned_table, CLORA_SELF_TEST=0
+// to skip the self-tests, CLORA_POOL=exact to disable sub_allocate, CLORA_WRAP_FILES=0,
+// CLORA_CAPTURE and CLORA_CAPTURE_DIR (runtime/commands/capture_request.hpp). Errors:
+// invalid_argument, for an invalid value.
 ContextConfig config_from_environment();
 
 // A caller's device, context and in-order queue. The Context retains context and queue and releases
@@ -97,6 +102,8 @@ class Context {
   const Device& device() const noexcept;
   // The variant that ops use; never automatic.
   Variant variant() const noexcept;
+  // What kernels may use: the device's capabilities, capped by the variant.
+  const Capabilities& capabilities() const noexcept;
   // The type in which ops pass activations that products read: f32 or bf16.
   DType activation_type() const noexcept;
 

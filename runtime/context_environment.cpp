@@ -25,6 +25,7 @@ ContextConfig config_from_environment() {
   config.self_test = environment_variable("CLORA_SELF_TEST") != "0";
   const std::string variant = environment_variable("CLORA_VARIANT");
   if (!variant.empty()) config.variant = variant_of(variant);
+  config.implementations = environment_variable("CLORA_IMPL");
   const std::string capture = environment_variable("CLORA_CAPTURE");
   if (!capture.empty()) {
     config.capture = capture_request(capture, environment_variable("CLORA_CAPTURE_DIR"));

@@ -1,5 +1,5 @@
 #include "ops/attention/attention_spec.hpp"
-#include "ops/dispatch/variant_dispatch.hpp"
+#include "ops/dispatch/cpu_kernel.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -25,8 +25,9 @@ void record_cache_append(Batch& batch, const Tensor& cache, const Tensor& rows,
   require_tensor(op, "cache", cache, cache.shape());
   require_tensor(op, "rows", rows, {T, G, E});
   require_tensor(op, "positions", positions, {T}, DType::i32);
-  const bool cpu = variant_for(batch.context(), "attention_decode_cpu.cl", "cache_append_cpu",
-                               test_append) == Variant::cpu;
+  const bool cpu = takes_cpu_kernel(batch.context(),
+                                    {"cache_append", "attention_decode_cpu.cl", "cache_append_cpu"},
+                                    test_append);
   const AttentionSpec spec{.context = batch.context(),
                            .T = T,
                            .Tk = cache.shape()[0],

@@ -72,7 +72,7 @@ void test_decode_cpu(SelfTest& test, DType type) {
 }  // namespace
 
 const char* decode_layers_cpu_refusal(const Context& context, const DecodeLayers& decode) {
-  if (context.variant() == Variant::amx) return "matrix tiles are faster";
+  if (context.capabilities().amx) return "matrix tiles are faster";
   if (integer_products(context) == IntegerDots::none) {
     return "it needs dot products of bytes, and precision auto";
   }

@@ -3,15 +3,10 @@
 #include <atomic>
 
 #include "ops/dispatch/ops_state.hpp"
-#include "ops/hopper/ptx.hpp"
 #include "runtime/device/device_capabilities.hpp"
 
 namespace clora {
 namespace {
-
-bool has_pocl_threads(const Device& device) {
-  return is_pocl(device) && device.name.starts_with("pthread");
-}
 
 // The holder, if any, whose launches with a grid barrier may use pocl's threads. Two such launches
 // could each occupy some threads and wait for the rest; other launches finish without waiting and
@@ -38,9 +33,8 @@ class ThreadsHold {
 }  // namespace
 
 std::uint32_t co_resident_groups(const CoResidencyFacts& facts) {
-  if (facts.variant == Variant::portable || facts.adopted) return 0;
-  const bool on_gpu = has_ptx(facts.device) && !facts.shares_units;
-  return on_gpu || has_pocl_threads(facts.device) ? facts.device.compute_units : 0;
+  const bool may = capped(all_capabilities(facts.device), facts.variant).grid_barrier;
+  return may && !facts.adopted && !facts.shares_units ? facts.device.compute_units : 0;
 }
 
 CoResidencyFacts facts_of(const Context& context) {
@@ -54,7 +48,7 @@ CoResidencyFacts facts_of(const Context& context) {
 std::uint32_t co_resident_groups(Context& context) {
   const Device& device = context.device();
   const std::uint32_t groups = co_resident_groups(facts_of(context));
-  if (groups == 0 || !has_pocl_threads(device)) return groups;
+  if (groups == 0 || device.kind != DeviceKind::cpu) return groups;
   return ops_state<ThreadsHold>(context).take() ? groups : 0;
 }
 

@@ -15,11 +15,12 @@
 // the types that it takes.
 #pragma once
 
-#include <algorithm>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "clora/runtime/context.hpp"
+#include "ops/dispatch/implementation_choice.hpp"
 
 namespace clora {
 
@@ -36,17 +37,35 @@ const char* refusal_of(const Implementation& each, const Context& context, const
   return unavailable != nullptr ? unavailable : each.refusal(context, problem);
 }
 
-// REQUIRES: the list is not empty.
+// Fails since the forced implementation cannot be taken.
+template <class Implementation, class Problem>
+[[noreturn]] void fail_forced(const ImplementationChoice& choice, const Context& context,
+                              const ImplementationList<Implementation>& list,
+                              const Problem& problem) {
+  std::vector<std::string_view> all, valid;
+  for (const Implementation& each : list.all) {
+    all.push_back(each.name);
+    if (refusal_of(each, context, problem) == nullptr) valid.push_back(each.name);
+  }
+  choice.fail(all, valid);
+}
+
+// Errors: invalid_argument if ContextConfig::implementations names an implementation that does not
+// exist or does not support the problem.
 template <class Implementation, class Problem>
 const Implementation& choose_implementation(Context& context,
                                             const ImplementationList<Implementation>& list,
                                             const Problem& problem) {
-  const auto takes = [&](const Implementation& each) {
-    return refusal_of(each, context, problem) == nullptr && each.passed(context, problem);
-  };
-  const auto others = list.all.first(list.all.size() - 1);
-  const auto found = std::ranges::find_if(others, takes);
-  return found != others.end() ? *found : list.all.back();
+  ImplementationChoice choice(context, list.family);
+  for (const Implementation& each : list.all) {
+    if (!choice.allows(each.name)) continue;
+    const char* reason = refusal_of(each, context, problem);
+    const bool needs_test = &each != &list.all.back();
+    if (reason == nullptr && needs_test && !each.passed(context, problem)) reason = kNotPassed;
+    choice.note(each.name, each.file, reason);
+    if (reason == nullptr) return each;
+  }
+  fail_forced(choice, context, list, problem);
 }
 
 // For implementations that need no self-test, since they are the reference of the others.

@@ -8,7 +8,7 @@ namespace clora {
 
 // The instructions for such products in a Context.
 inline IntegerDots integer_products(const Context& context) {
-  return multiplies_integers(context.variant()) ? context.device().integer_dots : IntegerDots::none;
+  return context.capabilities().integer_dots;
 }
 
 // The -D parameter of cl/gemm/cpu/int8_dots_cpu.clh.

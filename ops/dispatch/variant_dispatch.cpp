@@ -295,11 +295,4 @@ bool tests_fast_kernel(Context& context) {
   return !state.under_test.empty() && !state.portable_only;
 }
 
-Variant variant_for(Context& context, std::string_view file, std::string_view name,
-                    const SelfTestRecord& record) {
-  const bool cpu =
-      is_for_cpus(context.variant()) && passed_self_test(context, {file, name}, record);
-  return cpu ? Variant::cpu : Variant::portable;
-}
-
 }  // namespace clora

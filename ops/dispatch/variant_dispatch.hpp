@@ -1,5 +1,5 @@
-// Whether an op uses its fast kernel on a Context: if the Context's variant has one, unless a
-// self-test has shown that the device's driver miscompiles it or cannot build it.
+// Whether an op may use a fast kernel on a Context: unless a self-test has shown that the device's
+// driver miscompiles it or cannot build it.
 //
 // A family's self-test records its op on a tiny input that is shared by several work-groups. Before
 // the kernel's first use it runs on the Context's queue and is waited for. Its results must have
@@ -87,9 +87,5 @@ bool makes_reference(Context& context);
 // Whether a self-test is running a fast kernel now; passed_self_test() is then true only for that
 // kernel.
 bool tests_fast_kernel(Context& context);
-
-// The variant of a family that has cpu and portable kernels.
-Variant variant_for(Context& context, std::string_view file, std::string_view name,
-                    const SelfTestRecord& record);
 
 }  // namespace clora

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "ops/dispatch/implementation.hpp"
+#include "ops/dispatch/requirements.hpp"
 #include "ops/hopper/ptx.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/fail.hpp"
@@ -49,16 +51,51 @@ Defines defines_of(const VariantKernel& kernel, std::int64_t vec_size) {
   return defines;
 }
 
-// `defines` are those without PTX.
-bool takes_ptx(Context& context, const VariantKernel& kernel, Defines defines,
-               const SelfTestRecord& test) {
-  if (!test || !uses_ptx(context)) return false;
-  const bool is_f32 = all_are(kernel, DType::f32);
-  const std::string file = fmt::format("{}.cl", kernel.stem);
-  const std::string name = fmt::format("{} ptx", kernel.function);
-  return passed_self_test(
-      context, {file, name, is_f32 ? kF32Tolerance : kBf16Tolerance, defines.set(kUsePtx).text()},
-      test);
+// A kernel with the options of its program with PTX and its self-tests.
+struct RowProblem {
+  const VariantKernel& kernel;
+  const SelfTestRecord& cpu_test;
+  const SelfTestRecord& ptx_test;
+  std::string ptx_options;
+};
+
+struct RowImplementation {
+  std::string_view name;
+  std::string_view file;  // each family has its own
+  const char* (*unavailable)(const Context&);
+  const char* (*refusal)(const Context&, const RowProblem&);
+  bool (*passed)(Context&, const RowProblem&);
+};
+
+const char* cpu_refusal(const Context&, const RowProblem& p) {
+  return p.kernel.cpu_function.empty() ? "it does not read tensors of these types" : nullptr;
+}
+bool cpu_passed(Context& context, const RowProblem& p) {
+  const std::string file = fmt::format("{}_cpu.cl", p.kernel.stem);
+  return passed_self_test(context, {file, p.kernel.cpu_function}, p.cpu_test);
+}
+
+const char* ptx_refusal(const Context&, const RowProblem& p) {
+  return p.ptx_test ? nullptr : "PTX would not make it faster";
+}
+bool ptx_passed(Context& context, const RowProblem& p) {
+  const std::string file = fmt::format("{}.cl", p.kernel.stem);
+  const std::string name = fmt::format("{} ptx", p.kernel.function);
+  const double tolerance = all_are(p.kernel, DType::f32) ? kF32Tolerance : kBf16Tolerance;
+  return passed_self_test(context, {file, name, tolerance, p.ptx_options}, p.ptx_test);
+}
+
+constexpr RowImplementation kImplementations[] = {
+    {"cpu", "", needs_cpu, cpu_refusal, cpu_passed},
+    {"ptx", "", needs_ptx, ptx_refusal, ptx_passed},
+    {"portable", "", needs_nothing, refuses_nothing, needs_no_test},
+};
+constexpr const RowImplementation& kCpu = kImplementations[0];
+constexpr const RowImplementation& kPtx = kImplementations[1];
+
+const RowImplementation& choose(Context& context, const RowProblem& p) {
+  const ImplementationList<RowImplementation> list{p.kernel.stem, kImplementations};
+  return choose_implementation(context, list, p);
 }
 
 }  // namespace
@@ -72,9 +109,7 @@ VariantKernel kernel_of(std::string_view stem, std::string_view function,
 
 bool takes_cpu_kernel(Context& context, const VariantKernel& kernel,
                       const SelfTestRecord& self_test) {
-  if (kernel.cpu_function.empty()) return false;
-  const std::string file = fmt::format("{}_cpu.cl", kernel.stem);
-  return variant_for(context, file, kernel.cpu_function, self_test) == Variant::cpu;
+  return &choose(context, {kernel, self_test, {}, {}}) == &kCpu;
 }
 
 Launch rows_launch(Context& context, const VariantKernel& kernel, std::int64_t rows,
@@ -82,7 +117,6 @@ Launch rows_launch(Context& context, const VariantKernel& kernel, std::int64_t r
                    const SelfTestRecord& ptx_test) {
   require(rows >= 1 && width >= 1, "{}: at least one row and one column are required, got [{}, {}]",
           kernel.stem, rows, width);
-  if (takes_cpu_kernel(context, kernel, self_test)) return cpu_launch(context, kernel, rows);
   const std::int64_t vec_size = vec_size_of(kernel, width);
   const std::int64_t vecs = width / vec_size;
   const auto wanted = static_cast<std::size_t>(divide_up(vecs, kWantedVecs));
@@ -96,7 +130,11 @@ Launch rows_launch(Context& context, const VariantKernel& kernel, std::int64_t r
   if (of_item <= kMaxVecs && of_item * static_cast<std::int64_t>(items) == vecs) {
     defines.set("FULL_ROWS");
   }
-  if (takes_ptx(context, kernel, defines, ptx_test)) defines.set(kUsePtx);
+  Defines with_ptx = defines;
+  with_ptx.set(kUsePtx);
+  const RowImplementation& chosen = choose(context, {kernel, self_test, ptx_test, with_ptx.text()});
+  if (&chosen == &kCpu) return cpu_launch(context, kernel, rows);
+  if (&chosen == &kPtx) defines = with_ptx;
   const std::int64_t sets = divide_up(rows, static_cast<std::int64_t>(group / items));
   return {context.kernel(fmt::format("{}.cl", kernel.stem), kernel.function, defines),
           groups_of(group, static_cast<std::size_t>(std::min(sets, kMaxRowGroups))),

@@ -195,7 +195,7 @@ const char* packed_refusal(const Context& context, const GemmProduct& p) {
   if (!has_packed_floats(p.w) || (p.w.type() == DType::bf16) != bf16) {
     return "it reads packed weights of the type that is multiplied";
   }
-  if (p.alpha != 1 && context.variant() == Variant::amx) return "matrix tiles do not scale";
+  if (p.alpha != 1 && context.capabilities().amx) return "matrix tiles do not scale";
   const bool fits = gemm_packed_tiles(context.device(), context.variant(), bf16).has_value();
   return fits ? nullptr : "its tiles exceed the local memory";
 }
@@ -220,6 +220,8 @@ constexpr GemmImplementation kImplementations[] = {
      gemm_bf16_tiles_fuse_shrink, record_bf16_tiles},
     {"cpu", kGemmTiles, needs_cpu, many_rows_refusal, tiles_cpu_passed, never_fuses,
      record_tiles_cpu},
+    {"skinny_ptx", kGemmSkinnyPortable, needs_ptx, few_rows_refusal, gemm_skinny_ptx_passed,
+     gemm_skinny_fuses_shrink, record_gemm_skinny_ptx},
     {"skinny", kGemmSkinnyPortable, needs_nothing, few_rows_refusal, needs_no_test,
      gemm_skinny_fuses_shrink, record_gemm_skinny_portable},
     {"portable", "gemm.cl", needs_nothing, refuses_nothing, needs_no_test, never_fuses,
@@ -237,8 +239,9 @@ const GemmImplementation& choose_gemm(Context& context, const GemmProduct& p) {
 
 const GemmImplementation* choose_gemm_group(Context& context,
                                             std::span<const GemmProduct> problems) {
+  const ImplementationChoice choice(context, kList.family);
   const auto takes = [&](const GemmImplementation& each) {
-    return each.can_group != nullptr &&
+    return each.can_group != nullptr && choice.allows(each.name) &&
            std::ranges::all_of(
                problems,
                [&](const GemmProduct& p) { return refusal_of(each, context, p) == nullptr; }) &&

@@ -67,6 +67,9 @@ void record_gemm_portable(Batch& batch, const GemmProduct& p);
 // REQUIRES: forward, is_skinny(Variant::portable, rows). May fuse the shrink if
 // gemm_skinny_fuses_shrink().
 void record_gemm_skinny_portable(Batch& batch, const GemmProduct& p);
+// The same with PTX; the self-test is that of the product's program.
+bool gemm_skinny_ptx_passed(Context& context, const GemmProduct& p);
+void record_gemm_skinny_ptx(Batch& batch, const GemmProduct& p);
 // The same with the tensors' addresses, on devices with stable addresses: NVIDIA's and CPUs.
 void record_gemm_skinny_by_address(Batch& batch, const GemmProduct& p);
 // Whether a skinny product fuses the shrink as fast as a launch before it would be.

@@ -173,14 +173,18 @@ void record_gemm_skinny_by_address(Batch& batch, const GemmProduct& p) {
   record_by_address(batch, p, plan_of(batch.context(), p), uses_ptx(batch.context()));
 }
 
+bool gemm_skinny_ptx_passed(Context& context, const GemmProduct& p) {
+  GemmProduct launched = p;
+  if (p.has_shrink() && !gemm_skinny_fuses_shrink(context, p)) launched.low_rank.a = {};
+  return ptx_passed(context, launched, plan_of(context, launched));
+}
+
+void record_gemm_skinny_ptx(Batch& batch, const GemmProduct& p) {
+  record_by_address(batch, p, plan_of(batch.context(), p), true);
+}
+
 void record_gemm_skinny_portable(Batch& batch, const GemmProduct& p) {
-  Context& context = batch.context();
-  const Plan plan = plan_of(context, p);
-  if (uses_ptx(context) && ptx_passed(context, p, plan)) {
-    record_by_address(batch, p, plan, true);
-  } else {
-    record_by_arguments(batch, p);
-  }
+  record_by_arguments(batch, p);
 }
 
 }  // namespace clora

@@ -1,6 +1,6 @@
 #include "clora/ops/loss/cross_entropy.hpp"
 
-#include "ops/dispatch/variant_dispatch.hpp"
+#include "ops/dispatch/cpu_kernel.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/fail.hpp"
 
@@ -16,7 +16,8 @@ struct CrossEntropySpec {
 
   CrossEntropySpec(Context& context, std::string_view function, const SelfTestRecord& self_test,
                    std::int64_t rows)
-      : cpu(variant_for(context, "cross_entropy_cpu.cl", function, self_test) == Variant::cpu),
+      : cpu(takes_cpu_kernel(context, {"cross_entropy", "cross_entropy_cpu.cl", function},
+                             self_test)),
         file(cpu ? "cross_entropy_cpu.cl" : "cross_entropy.cl") {
     if (cpu) {
       grid = single_item_groups(cpu_groups(context.device(), rows));

@@ -6,8 +6,8 @@
 #include <cctype>
 #include <cstring>
 
+#include "ops/dispatch/cpu_kernel.hpp"
 #include "ops/dispatch/integer_products.hpp"
-#include "ops/dispatch/variant_dispatch.hpp"
 #include "ops/launch_grids.hpp"
 #include "ops/tensor_overlap.hpp"
 #include "runtime/fail.hpp"
@@ -112,9 +112,9 @@ void pack_as_bf16(std::byte* out, const std::byte* rows, std::size_t row_count,
   });
 }
 
-Variant choose(Context& context, const Tensor& w) {
+bool takes_rows_kernel(Context& context, const Tensor& w) {
   const std::string name = fmt::format("dequantise_rows {}", weight_name(w));
-  return variant_for(context, "quant.cl", name, [&w](SelfTest& test) {
+  return takes_cpu_kernel(context, {"quant", "quant.cl", name}, [&w](SelfTest& test) {
     record_dequantise(test.batch(), test.output({16, 256}),
                       test.weights({16, 256}, w.type(), w.layout()));
   });
@@ -196,7 +196,7 @@ void record_dequantise(Batch& batch, const Tensor& y, const Tensor& w) {
   Defines defines;
   set_weight_type(defines, w);
   Launch launch{{}, {}, dequantise_cost(w), "quant/dequantise"};
-  if (choose(context, w) == Variant::cpu) {
+  if (takes_rows_kernel(context, w)) {
     const RowShare share = share_rows(rows, context.device());
     launch.kernel = context.kernel("quant.cl", "dequantise_rows", defines);
     launch.grid = single_item_groups(share.groups);

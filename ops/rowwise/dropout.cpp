@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ops/dispatch/variant_dispatch.hpp"
+#include "ops/dispatch/cpu_kernel.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
@@ -42,7 +42,7 @@ void record_dropout(Batch& batch, const Tensor& y, const Tensor& x, const Tensor
   const Cost cost{static_cast<double>(n), (accumulate ? 12.0 : 8.0) * static_cast<double>(n)};
   Launch launch{{}, {}, cost, "dropout/forward"};
   const std::uint32_t threshold = threshold_of(spec.probability);
-  if (variant_for(context, "dropout.cl", "dropout_range", test_dropout) == Variant::cpu) {
+  if (takes_cpu_kernel(context, {"dropout", "dropout.cl", "dropout_range"}, test_dropout)) {
     const RowShare share =
         share_rows(static_cast<std::uint32_t>(divide_up(n, 16)), context.device());
     launch.kernel = context.kernel("dropout.cl", "dropout_range");

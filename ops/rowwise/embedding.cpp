@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "clora/ops/quant/quant.hpp"
-#include "ops/dispatch/variant_dispatch.hpp"
+#include "ops/dispatch/cpu_kernel.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
@@ -17,9 +17,9 @@ constexpr std::uint32_t kRows = 4;
 // GPUs support at most 65535 work-groups in the second dimension.
 constexpr std::uint32_t kMaxRowGroups = 1 << 15;
 
-Variant choose(Context& context, const Tensor& table) {
+bool takes_rows_kernel(Context& context, const Tensor& table) {
   const std::string name = fmt::format("embedding_rows {}", weight_name(table));
-  return variant_for(context, "embedding.cl", name, [&table](SelfTest& test) {
+  return takes_cpu_kernel(context, {"embedding", "embedding.cl", name}, [&table](SelfTest& test) {
     const std::vector<std::int32_t> ids{3, -1, 0, 15, 15, 16};
     record_embedding(test.batch(), test.output({6, 256}), test.input({6}, ids),
                      test.weights({16, 256}, table.type(), table.layout()));
@@ -44,7 +44,7 @@ void record_embedding(Batch& batch, const Tensor& y, const Tensor& ids, const Te
   Launch launch{{}, {}, {elements, 4 * elements + tokens * row_bytes}, "embedding/forward"};
   Defines defines;
   set_weight_type(defines.set("ROWS", kRows), table);
-  if (choose(context, table) == Variant::cpu) {
+  if (takes_rows_kernel(context, table)) {
     const RowShare share = share_rows(tokens, context.device());
     launch.kernel = context.kernel("embedding.cl", "embedding_rows", defines);
     launch.grid = single_item_groups(share.groups);

@@ -101,6 +101,21 @@ void describe_processor(Device& device) {
 #endif
 }
 
+// Vendors' queries; in OpenCL itself the size is a property of a built kernel. A driver that
+// supports several sizes reports them in ascending order.
+std::uint32_t sub_group_size_of(cl_device_id id) {
+  constexpr cl_device_info kNvidiaWarp = 0x4003, kAmdWavefront = 0x4043, kIntelSizes = 0x4108;
+  for (const cl_device_info what : {kNvidiaWarp, kAmdWavefront}) {
+    cl_uint size = 0;
+    if (clGetDeviceInfo(id, what, sizeof size, &size, nullptr) == CL_SUCCESS) return size;
+  }
+  std::array<std::size_t, 8> sizes{};
+  std::size_t bytes = 0;
+  if (clGetDeviceInfo(id, kIntelSizes, sizeof sizes, sizes.data(), &bytes) != CL_SUCCESS) return 0;
+  const std::size_t count = std::min(bytes / sizeof(std::size_t), sizes.size());
+  return count == 0 ? 0 : static_cast<std::uint32_t>(sizes.at(count - 1));
+}
+
 std::vector<cl_platform_id> platforms() {
   cl_uint count = 0;
   const cl_int status = clGetPlatformIDs(0, nullptr, &count);
@@ -211,6 +226,8 @@ Device describe_device(cl_device_id id) {
   device.base_alignment_bytes =
       std::max<cl_uint>(1, number_of<cl_uint>(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8);
   device.max_work_group_size = number_of<std::size_t>(id, CL_DEVICE_MAX_WORK_GROUP_SIZE);
+  device.extensions = text_of(id, CL_DEVICE_EXTENSIONS);
+  if (device.kind == DeviceKind::gpu) device.sub_group_size = sub_group_size_of(id);
   return device;
 }
 

@@ -53,6 +53,8 @@ struct Device {
   std::uint64_t local_memory_bytes = 0;
   std::uint32_t base_alignment_bytes = 1;  // offsets of sub-buffers are multiples of this
   std::size_t max_work_group_size = 1;
+  std::string extensions;            // separated by spaces
+  std::uint32_t sub_group_size = 0;  // items; 0 if the driver does not report it for the device
   cl_device_id id = nullptr;
 };
 

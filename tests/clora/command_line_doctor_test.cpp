@@ -169,6 +169,7 @@ TEST_F(Doctor, FindsSettingsBadThatEveryCommandRefuses) {
   const std::pair<const char*, const char*> cases[] = {
       {"CLORA_VARIANT=fastest", "bad   CLORA_VARIANT: variant: 'fastest' is not one of"},
       {"CLORA_VARIANT=wgmma", "bad   variant: wgmma needs a device with that matrix unit"},
+      {"CLORA_IMPL=gem:portable", "bad   CLORA_IMPL: implementations: there is no family 'gem'"},
       {"CLORA_CAPTURE=gemm/forward:x", "bad   CLORA_CAPTURE: "},
       {"CLORA_KERNEL_DIR=/no/such/folder", "bad   CLORA_KERNEL_DIR=/no/such/folder: there is no"},
       {"CLORA_DEVICE=no-such-thing", "bad   no device matches 'no-such-thing'"}};

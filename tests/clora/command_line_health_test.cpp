@@ -205,6 +205,9 @@ TEST(EnvironmentChecks, NoteValuesWithAnEffectAndThoseWithoutOne) {
   EXPECT_THAT(findings_of("CLORA_SELF_TEST=off"),
               ElementsAre(is(Health::note, "CLORA_SELF_TEST='off' has no effect; only 0 has")));
   EXPECT_THAT(findings_of("CLORA_CAPTURE=gemm/forward:2"), ElementsAre(is(Health::note, "launch")));
+  EXPECT_THAT(findings_of("CLORA_IMPL=gemm:portable"),
+              ElementsAre(is(Health::note, "instead of the best", "unset CLORA_IMPL")));
+  EXPECT_THAT(findings_of("CLORA_IMPL=gemm"), ElementsAre(is(Health::bad, "FAMILY:NAME")));
   EXPECT_THAT(findings_of("CLORA_TUNED=/no/such"), ElementsAre(is(Health::note, "no such table")));
   for (const char* harmless :
        {"CLORA_VARIANT=automatic", "CLORA_DEVICE=cpu", "CLORA_POOL=", "CLORA_UNKNOWN=", "PATH=/bin",

@@ -64,6 +64,12 @@ class CheckLayers(unittest.TestCase):
         changes = {"runtime/pool.cpp": 'fail("lower --batch-size");\n'}
         self.expect_fault(changes, "runtime/pool.cpp:1: a message of the library names a setting")
 
+    def test_a_model_that_compares_variants_fails(self):
+        for question in ["context.variant() == Variant::wgmma", "has_matrix_unit(variant)",
+                         "context.capabilities().ptx"]:
+            changes = {"model/families/block.cpp": f"// Variant::cpu\nif ({question}) return;\n"}
+            self.expect_fault(changes, "model/families/block.cpp:2: depends on the kernels of")
+
     def test_two_types_of_one_name_fail_with_both_places(self):
         type_of_one_name = "namespace clora {\nstruct Finding {};\n}\n"
         self.expect_fault({"tools/lint.hpp": type_of_one_name, "tools/runs.hpp": type_of_one_name},

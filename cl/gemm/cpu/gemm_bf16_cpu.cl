@@ -30,6 +30,7 @@
 #define TILE_ROWS 32
 #endif
 #include "bf16_pairs_cpu.clh"
+#include "cpu_builtins.clh"
 #include "gemm/cpu/tile_sums_cpu.clh"
 #ifdef AMX
 #include "gemm/cpu/gemm_amx_tile_cpu.clh"

@@ -24,6 +24,7 @@
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED
 //! clc: build on cpu: PANEL_STEPS=4480 BLOCK_STEPS=640 STAGE_STRIDE=656 WEIGHT_TYPE=WEIGHT_F32
 //!     VECTOR_FLOATS={8,4} VECTOR_REGISTERS={16,32}
+#include "cpu_builtins.clh"
 #include "gemm/cpu/gemm_share_cpu.clh"
 #include "gemm/cpu/gemm_tile_cpu.clh"
 #include "gemm/gemm_problem.clh"

@@ -28,6 +28,7 @@
 #ifdef AMX
 #define TILE_ROWS 32
 #endif
+#include "cpu_builtins.clh"
 #include "gemm/cpu/tile_sums_cpu.clh"
 #ifdef BF16
 #include "bf16_pairs_cpu.clh"

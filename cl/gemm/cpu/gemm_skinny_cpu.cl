@@ -15,6 +15,7 @@
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
 //! clc: build on cpu: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0}
 //!     WEIGHT_PACKED
+#include "cpu_builtins.clh"
 #include "gemm/cpu/gemm_skinny_epilogue_cpu.clh"
 #include "gemm/gemm_problem.clh"
 #include "quant/quant_block32.clh"

@@ -11,6 +11,7 @@
 // Cost    reads w once (for M <= 4): memory-bound
 // Numerics  f32 fma in four (one row) or two (four rows) partial sums
 //! clc: build on cpu: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16} WEIGHT_PACKED
+#include "cpu_builtins.clh"
 #include "gemm/cpu/gemm_skinny_epilogue_cpu.clh"
 #include "gemm/gemm_problem.clh"
 #include "quant/quant.clh"

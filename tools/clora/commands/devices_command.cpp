@@ -7,6 +7,7 @@
 #include "clora/runtime/error.hpp"
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/common_options.hpp"
+#include "tools/clora/implementation_text.hpp"
 #include "tools/clora/profile_report.hpp"
 
 namespace clora {
@@ -16,6 +17,7 @@ constexpr const char* kFooter = R"(Examples:
   clora devices
   clora devices --device gpu      show what '--device gpu' selects
   clora devices --measure         measure the peak speeds
+  clora devices --verbose         list the implementations that ops take on the device, and why
 Memory is in GiB (1024^3 bytes). * marks the selected device.
 'clora doctor' reports what is missing and how to fix it.
 Debian packages with OpenCL drivers: pocl-opencl-icd (every CPU), intel-opencl-icd (Intel GPUs),
@@ -62,6 +64,22 @@ void print(Output& output, const Device& device, bool selected,
   output.result("     peaks: {}", peaks_text(*peaks));
 }
 
+// Which implementations ops take on the selected device; self-tests may run.
+void report_implementations(Output& output, const ContextConfig& config,
+                            nlohmann::ordered_json& device) {
+  if (!output.verbose()) return;
+  Context context(config);
+  const std::vector<ReportedChoice> report = implementation_report(context);
+  for (const auto& [name, value] : described(context.capabilities())) {
+    output.detail("     {}: {}", name, value);
+    device["capabilities"][name] = value;
+  }
+  output.detail("     implementations in the variant {}:", name_of(context.variant()));
+  for (const std::string& line : implementation_lines(report)) output.detail("     {}", line);
+  device["variant"] = name_of(context.variant());
+  device["implementations"] = implementations_json(report);
+}
+
 int list(const CommonOptions& options, bool measure) {
   Output output(options.output);
   const ContextConfig config = context_config(options);
@@ -75,6 +93,7 @@ int list(const CommonOptions& options, bool measure) {
     const auto peaks = stored_peaks(config.cache_folder, device);
     all.push_back(json_of(device, device.index == selected, peaks));
     print(output, device, device.index == selected, peaks);
+    if (device.index == selected) report_implementations(output, config, all.back());
   }
   output.object({{"devices", all}});
   return 0;

@@ -8,6 +8,7 @@
 #include "clora/runtime/commands/capture_request.hpp"
 #include "clora/runtime/device/variant.hpp"
 #include "clora/runtime/error.hpp"
+#include "ops/dispatch/implementation_choice.hpp"
 #include "ops/tuned/tuned_table.hpp"
 #include "tools/command_line/suggestion.hpp"
 
@@ -71,6 +72,18 @@ HealthFindings check_variant(const std::string& value) {
   }
 }
 
+HealthFindings check_implementations(const std::string& value) {
+  try {
+    (void)forced_implementations(value);
+    return {{Health::note,
+             fmt::format("CLORA_IMPL={}: these implementations are used instead of the best ones",
+                         value),
+             unset("CLORA_IMPL")}};
+  } catch (const Error& error) {
+    return {{Health::bad, fmt::format("CLORA_IMPL: {}", error.what()), unset("CLORA_IMPL")}};
+  }
+}
+
 HealthFindings check_capture(const std::string& value) {
   try {
     capture_request(value, "");
@@ -113,6 +126,7 @@ struct Checked {
 };
 
 constexpr Checked kChecked[] = {{"CLORA_VARIANT", check_variant},
+                                {"CLORA_IMPL", check_implementations},
                                 {"CLORA_CAPTURE", check_capture},
                                 {"CLORA_KERNEL_DIR", check_kernel_folder},
                                 {"CLORA_TUNED", check_tuned_table}};

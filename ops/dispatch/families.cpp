@@ -1,0 +1,32 @@
+#include "ops/dispatch/families.hpp"
+
+namespace clora {
+namespace {
+
+// tests/ops/families_test.cpp fails if one is missing, or has no typical problem in
+// ops/dispatch/implementation_report.cpp.
+constexpr std::string_view kFamilies[] = {"gemm",
+                                          "attention",
+                                          "attention_backward",
+                                          "cache_append",
+                                          "lora_gradient",
+                                          "cross_entropy",
+                                          "cross_entropy_head",
+                                          "decode_layers",
+                                          "rms_norm",
+                                          "layer_norm",
+                                          "softmax",
+                                          "swiglu",
+                                          "rope",
+                                          "dropout",
+                                          "cast",
+                                          "embedding",
+                                          "quant",
+                                          "adamw",
+                                          "sample"};
+
+}  // namespace
+
+std::span<const std::string_view> op_families() { return kFamilies; }
+
+}  // namespace clora

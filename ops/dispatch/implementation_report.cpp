@@ -1,0 +1,230 @@
+#include "ops/dispatch/implementation_report.hpp"
+
+#include <algorithm>
+
+#include "clora/ops/adamw.hpp"
+#include "clora/ops/attention/attention.hpp"
+#include "clora/ops/decode/decode_layers.hpp"
+#include "clora/ops/gemm/gemm.hpp"
+#include "clora/ops/lora_linear/lora_linear.hpp"
+#include "clora/ops/loss/cross_entropy.hpp"
+#include "clora/ops/quant/quant.hpp"
+#include "clora/ops/rowwise/cast.hpp"
+#include "clora/ops/rowwise/dropout.hpp"
+#include "clora/ops/rowwise/embedding.hpp"
+#include "clora/ops/rowwise/layer_norm.hpp"
+#include "clora/ops/rowwise/rms_norm.hpp"
+#include "clora/ops/rowwise/rope.hpp"
+#include "clora/ops/rowwise/softmax.hpp"
+#include "clora/ops/rowwise/swiglu.hpp"
+#include "clora/ops/sample.hpp"
+#include "clora/runtime/error.hpp"
+
+namespace clora {
+namespace {
+
+// The sizes of a small model, and of a batch of it.
+constexpr std::int64_t T = 512, D = 512, F = 1024, H = 8, G = 2, E = 64, V = 4096, R = 16, S = 128;
+
+// Records typical ops. Tensors are not initialised, since nothing runs; except those of
+// decode_layers, whose self-test on GPUs reads them.
+class TypicalOps {
+ public:
+  explicit TypicalOps(Batch& batch) : batch_(batch), context_(batch.context()) {}
+
+  void gemm_of_many_rows() {
+    record_gemm(batch_, activation({T, F}), activation({T, D}), weight());
+  }
+  void gemm_of_one_row() { record_gemm(batch_, f32({1, F}), f32({1, D}), weight()); }
+  void gemm_of_one_quantised_row() {
+    record_gemm(batch_, f32({1, F}), f32({1, D}), weight(DType::q4_1));
+  }
+
+  void attention_of_many_rows() {
+    record_attention(batch_, activation({T, H, E}), f32({T, H}), packed_rows());
+  }
+  void attention_of_one_row() {
+    record_attention(batch_, f32({1, H, E}), {},
+                     {.q = f32({1, H, E}),
+                      .k = f32({S, G, E}),
+                      .v = f32({S, G, E}),
+                      .first = i32(1),
+                      .last = i32(1)});
+  }
+  void attention_backward() {
+    const AttentionInputs in = packed_rows();
+    record_attention_backward(batch_,
+                              {activation({T, H, E}), activation({T, G, E}), activation({T, G, E})},
+                              activation({T, H, E}), activation({T, H, E}), f32({T, H}), in);
+  }
+  void cache_append() { record_cache_append(batch_, f32({S, G, E}), f32({1, G, E}), i32(1)); }
+
+  void lora_gradient() {
+    record_gradient(batch_, {.out = f32({R, D}), .s = activation({T, R}), .x = activation({T, D})});
+  }
+  void cross_entropy() {
+    record_cross_entropy(batch_, f32({T}), f32({T, V}), f32({T, V}), i32(T), f32({1}));
+  }
+  void cross_entropy_head() {
+    record_head_loss(batch_, f32({T}), f32({T, D}),
+                     {.x = activation({T, D}),
+                      .head = tensor({V, D}, DType::bf16),
+                      .targets = i32(T),
+                      .weight = f32({1})});
+  }
+
+  // Chooses as the generator does.
+  void decode_layers(DType type) {
+    const DecodeLayers decode{.layers = {decode_layer(type), decode_layer(type)},
+                              .rope_table = filled(f32({S, E / 2, 2})),
+                              .position = i32(1),
+                              .first = i32(1),
+                              .last = i32(1),
+                              .heads = H};
+    (void)decodes_in_one_launch(context_, decode);
+  }
+  void decode_layers_of_floats() { decode_layers(DType::bf16); }
+  void decode_layers_quantised() { decode_layers(DType::q4_1); }
+
+  void rms_norm() { record_rms_norm(batch_, activation({T, D}), f32({T, D}), f32({D}), 1e-5F); }
+  void layer_norm() {
+    record_layer_norm(batch_, activation({T, D}), f32({T, D}), f32({D}), f32({D}), 1e-5F);
+  }
+  void softmax() { record_softmax(batch_, f32({T, D}), f32({T, D})); }
+  void swiglu() {
+    record_swiglu(batch_, activation({T, F}), activation({T, F}), activation({T, F}));
+  }
+  void rope() {
+    record_rope(batch_, activation({T, H, E}), activation({T, H, E}), i32(T), f32({T, E / 2, 2}),
+                RopeLayout::half_split, RopeDirection::forward);
+  }
+  void dropout() {
+    record_dropout(batch_, f32({T, D}), f32({T, D}), tensor({2}, DType::u32), {.probability = 0.1F},
+                   false);
+  }
+  void cast() { record_cast(batch_, activation({T, D}), f32({T, D})); }
+  void embedding() { record_embedding(batch_, f32({T, D}), i32(T), tensor({V, D}, DType::bf16)); }
+  void quant() { record_dequantise(batch_, f32({F, D}), weight(DType::q4_1)); }
+  void adamw() {
+    const Shape n{T * D};
+    record_adamw(batch_,
+                 {.parameters = f32(n),
+                  .first_moment = f32(n),
+                  .second_moment = f32(n),
+                  .gradients = f32(n),
+                  .settings = f32({8})},
+                 f32({1}));
+  }
+  void sample() {
+    record_sample(batch_, i32(1), tensor({V}, DType::u8), tensor({8}, DType::u32), f32({V}));
+  }
+
+ private:
+  Tensor tensor(Shape shape, DType type) {
+    return context_.allocate(shape, type, MemoryTag::scratch);
+  }
+  Tensor f32(Shape shape) { return tensor(shape, DType::f32); }
+  Tensor i32(std::int64_t n) { return tensor({n}, DType::i32); }
+  Tensor activation(Shape shape) { return tensor(shape, context_.activation_type()); }
+  // With small positive numbers in any type of floats or blocks.
+  Tensor filled(const Tensor& tensor) {
+    std::vector<std::uint8_t> bytes(tensor.bytes());
+    for (std::uint8_t& byte : bytes) {
+      random_ = random_ * 1664525U + 1013904223U;  // Numerical Recipes; the high bits are random
+      byte = static_cast<std::uint8_t>(0x20U + (random_ >> 8U) % 0x1cU);
+    }
+    context_.write(tensor, std::as_bytes(std::span(bytes)));
+    return tensor;
+  }
+  // In the layout in which a model's weights are loaded.
+  Tensor weight(Shape shape, DType type) {
+    const WeightForm form = preferred_form(context_, shape, type);
+    return tensor(shape, form.type).in_layout(form.layout);
+  }
+  Tensor weight(DType type = DType::bf16) { return weight({F, D}, type); }
+
+  AttentionInputs packed_rows() {
+    return {.q = activation({T, H, E}),
+            .k = activation({T, G, E}),
+            .v = activation({T, G, E}),
+            .first = i32(T),
+            .last = i32(T)};
+  }
+  DecodeLayer decode_layer(DType type) {
+    const auto matrix = [&](std::int64_t n, std::int64_t k) {
+      return filled(weight({n, k}, type));
+    };
+    return {.input_norm = filled(f32({D})),
+            .q = matrix(H * E, D),
+            .k = matrix(G * E, D),
+            .v = matrix(G * E, D),
+            .o = matrix(D, H * E),
+            .output_norm = filled(f32({D})),
+            .gate = matrix(F, D),
+            .up = matrix(F, D),
+            .down = matrix(D, F),
+            .key_cache = f32({S, G, E}),
+            .value_cache = f32({S, G, E})};
+  }
+
+  Batch& batch_;
+  Context& context_;
+  std::uint32_t random_ = 1;
+};
+
+struct TypicalOp {
+  std::string_view family;
+  std::string_view problem;
+  void (TypicalOps::*record)();
+};
+
+// tests/ops/families_test.cpp fails if a family is missing.
+constexpr TypicalOp kTypical[] = {
+    {"gemm", "512 rows, bf16 weights", &TypicalOps::gemm_of_many_rows},
+    {"gemm", "one row, bf16 weights", &TypicalOps::gemm_of_one_row},
+    {"gemm", "one row, q4_1 weights", &TypicalOps::gemm_of_one_quantised_row},
+    {"attention", "512 rows, heads of 64", &TypicalOps::attention_of_many_rows},
+    {"attention", "one row, heads of 64", &TypicalOps::attention_of_one_row},
+    {"attention_backward", "512 rows, heads of 64", &TypicalOps::attention_backward},
+    {"cache_append", "", &TypicalOps::cache_append},
+    {"lora_gradient", "512 rows, rank 16", &TypicalOps::lora_gradient},
+    {"cross_entropy", "", &TypicalOps::cross_entropy},
+    {"cross_entropy_head", "512 rows, bf16 weights", &TypicalOps::cross_entropy_head},
+    {"decode_layers", "bf16 weights", &TypicalOps::decode_layers_of_floats},
+    {"decode_layers", "q4_1 weights", &TypicalOps::decode_layers_quantised},
+    {"rms_norm", "", &TypicalOps::rms_norm},
+    {"layer_norm", "", &TypicalOps::layer_norm},
+    {"softmax", "", &TypicalOps::softmax},
+    {"swiglu", "", &TypicalOps::swiglu},
+    {"rope", "", &TypicalOps::rope},
+    {"dropout", "", &TypicalOps::dropout},
+    {"cast", "", &TypicalOps::cast},
+    {"embedding", "", &TypicalOps::embedding},
+    {"quant", "q4_1 weights", &TypicalOps::quant},
+    {"adamw", "", &TypicalOps::adamw},
+    {"sample", "", &TypicalOps::sample},
+};
+
+ReportedChoice report_of(Context& context, const TypicalOp& op) {
+  ReportedChoice reported{std::string(op.family), std::string(op.problem), {}, {}};
+  const ChoiceLog log(context);
+  try {
+    Batch batch(context);
+    (TypicalOps(batch).*op.record)();
+  } catch (const Error& error) {
+    reported.error = error.what();
+  }
+  const auto made = std::ranges::find(log.choices(), op.family, &MadeChoice::family);
+  if (made != log.choices().end()) reported.considered = made->considered;
+  return reported;
+}
+
+}  // namespace
+
+std::vector<ReportedChoice> implementation_report(Context& context) {
+  std::vector<ReportedChoice> all;
+  for (const TypicalOp& op : kTypical) all.push_back(report_of(context, op));
+  return all;
+}
+
+}  // namespace clora
