@@ -3,18 +3,19 @@
 //   forward               y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + addend
 //                                    + bias
 //   with -D BACKWARD      y [M, N] = alpha x [M, K] w [K, N] + the same
-//   with -D SPLIT         gemm: parts [slices, M, N], of K / slices steps each
-//                         gemm_sum_slices: y = the sum of the parts + addend + bias
 //
-// Shapes  x [M, K], y and addend [M, N], s [M, R], u [R, N], bias [N]; w [N, K] or [K, N] by rows
+// Shapes  x [M, K], y and addend [M, N], s [M, R], u [R, N], bias [N]; w [N, K] or [K, N] by rows;
+//         parts [slices, sliced tiles, TILE_ROWS x TILE_COLUMNS], in the order of the items
 // Types   w in any storage type (quant.clh); x of -D X_TYPE=f32, bf16 or f16; y and addend of
 //         -D Y_TYPE, one of these; all else f32
 // Work    gemm: a work-group owns a tile of TILE_ROWS x TILE_COLUMNS elements of y, which its items
-//         hold in registers (register_tile.clh); group z owns slice z of K.
-//         gemm_sum_slices: an item owns an element
-// Local   gemm: two stages of STEPS steps of both operands. While one is multiplied, the next is
-//         fetched into registers and then staged in the other: one barrier per stage. The last
-//         steps of K, fewer than STEPS, and those of R are staged without this overlap.
+//         hold in registers (register_tile.clh), or a slice of K for such a tile. The first
+//         whole_tiles groups own whole tiles, in rasterisation groups (raster_groups.clh). The
+//         others own slices of the remaining tiles: too few to occupy the device when whole.
+//         gemm_add_slices: an item owns four elements of a sliced tile
+// Local   gemm: two stages of both operands. While one is multiplied, the next is fetched into
+//         registers and then staged in the other: one barrier per stage. The last steps of K, fewer
+//         than STEPS, and those of R are staged without this overlap.
 // Tiles               TILE_COLUMNS: w, then scale u
 //                STEPS |############|
 //      TILE_ROWS: x, s |#| =  tile of y; steps run over K and then R
@@ -23,20 +24,20 @@
 //         dequantised as it is staged
 // Numerics  f32 fma, steps in order, the slices' sums after that; a bf16 y is rounded at the end
 // -D K_OF_FOURS, N_OF_FOURS: rows of K or N elements are aligned to four elements.
-//! clc: build TILE_ROWS=128 TILE_COLUMNS=128 STEPS=8 ITEM_ROWS=8 ITEM_COLUMNS=8 X_TYPE=f32
+//! clc: build TILE_ROWS=64 TILE_COLUMNS=64 STEPS=8 ITEM_ROWS=8 ITEM_COLUMNS=8 X_TYPE=f32
 //!     Y_TYPE=f32
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
-//! clc: build TILE_ROWS=64 TILE_COLUMNS=64 STEPS=16 ITEM_ROWS=4 ITEM_COLUMNS=8 X_TYPE=f32
+//! clc: build TILE_ROWS=32 TILE_COLUMNS=64 STEPS=16 ITEM_ROWS=4 ITEM_COLUMNS=8 X_TYPE=f32
 //!     Y_TYPE=f32 K_OF_FOURS N_OF_FOURS BACKWARD={0,1}
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED
-//! clc: build TILE_ROWS=128 TILE_COLUMNS=128 STEPS=8 ITEM_ROWS=8 ITEM_COLUMNS=8 X_TYPE=bf16
-//!     Y_TYPE=bf16 K_OF_FOURS N_OF_FOURS SPLIT={0,1} WEIGHT_TYPE=WEIGHT_BF16
+//! clc: build TILE_ROWS=64 TILE_COLUMNS=64 STEPS=8 ITEM_ROWS=8 ITEM_COLUMNS=8 X_TYPE=bf16
+//!     Y_TYPE=bf16 K_OF_FOURS N_OF_FOURS WEIGHT_TYPE=WEIGHT_BF16
 //! clc: budget on gfx90a registers<=160 spills=0
 //! clc: grid of gemm
-//!     ceil(N/TILE_COLUMNS)*(TILE_ROWS/ITEM_ROWS)*(TILE_COLUMNS/ITEM_COLUMNS),ceil(M/TILE_ROWS)
-//!     by (TILE_ROWS/ITEM_ROWS)*(TILE_COLUMNS/ITEM_COLUMNS),1
+//!     ceil(M/TILE_ROWS)*ceil(N/TILE_COLUMNS)*(TILE_ROWS/ITEM_ROWS)*(TILE_COLUMNS/ITEM_COLUMNS)
+//!     by (TILE_ROWS/ITEM_ROWS)*(TILE_COLUMNS/ITEM_COLUMNS)
 //! clc: tune TILE_ROWS={32,64,128} TILE_COLUMNS={32,64,128} STEPS={8,16} ITEM_ROWS={4,8}
-//!     ITEM_COLUMNS={4,8} where TILE_ROWS * TILE_COLUMNS / (ITEM_ROWS * ITEM_COLUMNS) <= 256 &&
+//!     ITEM_COLUMNS={4,8,16} where TILE_ROWS * TILE_COLUMNS / (ITEM_ROWS * ITEM_COLUMNS) <= 256 &&
 //!     STEPS * ITEM_ROWS * ITEM_COLUMNS % (4 * TILE_COLUMNS) == 0 &&
 //!     STEPS * ITEM_ROWS * ITEM_COLUMNS % (4 * TILE_ROWS) == 0
 #define VEC_SIZE 4
@@ -44,6 +45,7 @@
 #include "activations.clh"
 #include "gemm/register_tile.clh"
 #include "quant/quant_vec4.clh"
+#include "raster_groups.clh"
 
 #if !defined(TILE_COLUMNS) || !defined(ITEM_COLUMNS)
 #error "TILE_COLUMNS and ITEM_COLUMNS, of the tile and of an item's sums, are required"
@@ -54,9 +56,7 @@
 #ifndef BACKWARD
 #define BACKWARD 0
 #endif
-#ifndef SPLIT
-#define SPLIT 0
-#endif
+#define RASTER_ROWS 8  // tile rows of a rasterisation group
 #define COLUMN_FOURS (ITEM_COLUMNS / 4)
 #define RIGHT_STRIDE (TILE_COLUMNS + 4)
 #define STAGE_FOURS (STEPS / 4)                      // of one row of x
@@ -65,11 +65,7 @@
 #if X_FETCHES * 4 * ITEMS != TILE_ROWS * STEPS || W_FETCHES * 4 * ITEMS != TILE_COLUMNS * STEPS
 #error "the items must share the fours of a stage evenly"
 #endif
-#if SPLIT
-#define RESULT_TYPE f32
-#else
-#define RESULT_TYPE Y_TYPE
-#endif
+#define TILE_FOURS (ITEM_ROWS * COLUMN_FOURS)  // of an item
 
 DEFINE_TILE_PRODUCT(multiply_tile, COLUMN_FOURS)
 
@@ -188,54 +184,71 @@ INLINE void stage_low_rank(__local float* left, __local float* right, Operands p
 }
 
 // y at row m, columns n .. n + 3 of [M, N] = four + addend + bias, where they exist.
-INLINE void store_vec4(__global STORED(RESULT_TYPE)* y, __global const STORED(Y_TYPE)* addend,
+INLINE void store_vec4(__global STORED(Y_TYPE)* y, __global const STORED(Y_TYPE)* addend,
                        __global const float* bias, uint has_addend, uint has_bias, uint M, uint N,
                        uint m, uint n, float4 four) {
   if (m >= M || n >= N) return;
   const size_t at = (size_t)m * N + n;
 #ifdef N_OF_FOURS
-#if !SPLIT
   if (has_addend) four += LOAD_VEC(Y_TYPE, addend, at / 4);
   if (has_bias) four += *(__global const float4*)(bias + n);
-#endif
-  STORE_VEC(RESULT_TYPE, y, (long)(at / 4), four);
+  STORE_VEC(Y_TYPE, y, (long)(at / 4), four);
 #else
   const float values[4] = {four.x, four.y, four.z, four.w};
   for (uint i = 0; i < 4 && n + i < N; ++i) {
     float value = values[i];
-#if !SPLIT
     if (has_addend) value += LOAD_ONE(Y_TYPE, addend, at + i);
     if (has_bias) value += bias[n + i];
-#endif
-    STORE_ONE(RESULT_TYPE, y, at + i, value);
+    STORE_ONE(Y_TYPE, y, at + i, value);
   }
 #endif
 }
 
-INLINE void scale_sums(float4 sums[ITEM_ROWS * COLUMN_FOURS], float alpha) {
+INLINE void scale_sums(float4 sums[TILE_FOURS], float alpha) {
 #pragma unroll
-  for (uint i = 0; i < ITEM_ROWS * COLUMN_FOURS; ++i) sums[i] *= alpha;
+  for (uint i = 0; i < TILE_FOURS; ++i) sums[i] *= alpha;
+}
+
+// The first row and column of a tile of y.
+uint2 tile_origin(uint tile, uint M, uint N) {
+  const uint group_m = RASTER_ROWS;
+  const uint row_tiles = (M + TILE_ROWS - 1) / TILE_ROWS;
+  const uint column_tiles = (N + TILE_COLUMNS - 1) / TILE_COLUMNS;
+  RASTER_TILE(tile)
+  return (uint2)(ROW_TILE * TILE_ROWS, COLUMN_TILE * TILE_COLUMNS);
+}
+
+// A part of sums: four `four` of an item, of slice `slice` of a tile.
+size_t part_index(uint slice, uint sliced_tiles, uint tile, uint four, uint item) {
+  return (((size_t)slice * sliced_tiles + tile) * TILE_FOURS + four) * ITEMS + item;
 }
 
 __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void gemm(
-    __global STORED(RESULT_TYPE)* y, __global const STORED(X_TYPE)* x, __global const uchar* w,
+    __global STORED(Y_TYPE)* y, __global const STORED(X_TYPE)* x, __global const uchar* w,
     __global const STORED(Y_TYPE)* addend, __global const float* bias, __global const float* s,
-    __global const float* u, uint M, uint N, uint K, uint R, float alpha, float scale,
-    uint has_addend, uint has_bias, uint slice_steps) {
+    __global const float* u, __global float4* parts, uint M, uint N, uint K, uint R, float alpha,
+    float scale, uint has_addend, uint has_bias, uint whole_tiles, uint sliced_tiles,
+    uint slice_steps) {
   __local float4 left_fours[2 * STEPS * LEFT_STRIDE / 4];
   __local float4 right_fours[2 * STEPS * RIGHT_STRIDE / 4];
   __local float* left = (__local float*)left_fours;
   __local float* right = (__local float*)right_fours;
-  const uint item = get_local_id(0), slice = get_group_id(2);
-  const Operands p = {x, w, M, N, K, get_group_id(1) * TILE_ROWS, get_group_id(0) * TILE_COLUMNS};
+  const uint item = get_local_id(0), group = get_group_id(0);
+  uint tile = group, begin = 0, end = K;
+  if (group >= whole_tiles) {
+    tile = whole_tiles + (group - whole_tiles) % sliced_tiles;
+    begin = (group - whole_tiles) / sliced_tiles * slice_steps;
+    end = min(K, begin + slice_steps);
+  }
+  const uint2 origin = tile_origin(tile, M, N);
+  const Operands p = {x, w, M, N, K, origin.x, origin.y};
   // A slice begins at a multiple of STEPS, so only the last one has a rest and the low-rank steps.
-  const uint begin = slice * slice_steps, end = min(K, begin + slice_steps);
   const int whole = (end - begin) / STEPS;
   const int of_k = (end - begin + STEPS - 1) / STEPS;
   const int stages = end == K ? of_k + (int)((R + STEPS - 1) / STEPS) : of_k;
-  float4 sums[ITEM_ROWS * COLUMN_FOURS];
+  float4 sums[TILE_FOURS];
 #pragma unroll
-  for (uint i = 0; i < ITEM_ROWS * COLUMN_FOURS; ++i) sums[i] = (float4)(0.0f);
+  for (uint i = 0; i < TILE_FOURS; ++i) sums[i] = (float4)(0.0f);
   float4 x_fours[X_FETCHES], w_fours[W_FETCHES];
   if (whole > 0) {
     fetch_stage(x_fours, w_fours, p, begin, item);
@@ -264,25 +277,37 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void gemm(
     multiply_tile(sums, left, right, RIGHT_STRIDE, item);
     barrier(CLK_LOCAL_MEM_FENCE);  // all items have read them
   }
-  __global STORED(RESULT_TYPE)* result = y + (size_t)slice * M * N;
+  if (group >= whole_tiles) {
+    const uint slice = (group - whole_tiles) / sliced_tiles;
+#pragma unroll
+    for (uint i = 0; i < TILE_FOURS; ++i) {
+      parts[part_index(slice, sliced_tiles, tile - whole_tiles, i, item)] = sums[i];
+    }
+    return;
+  }
 #pragma unroll
   for (uint i = 0; i < ITEM_ROWS; ++i) {
 #pragma unroll
     for (uint j = 0; j < COLUMN_FOURS; ++j) {
-      store_vec4(result, addend, bias, has_addend, has_bias, M, N, p.m0 + tile_row(item, i),
+      store_vec4(y, addend, bias, has_addend, has_bias, M, N, p.m0 + tile_row(item, i),
                  p.n0 + tile_column(item, j), sums[i * COLUMN_FOURS + j]);
     }
   }
 }
 
-__kernel void gemm_sum_slices(__global STORED(Y_TYPE)* y, __global const float* parts,
-                              __global const STORED(Y_TYPE)* addend, __global const float* bias,
-                              uint M, uint N, uint slices, uint has_addend, uint has_bias) {
-  const size_t at = get_global_id(0), elements = (size_t)M * N;
-  if (at >= elements) return;
-  float sum = parts[at];
-  for (uint slice = 1; slice < slices; ++slice) sum += parts[slice * elements + at];
-  if (has_addend) sum += LOAD_ONE(Y_TYPE, addend, at);
-  if (has_bias) sum += bias[at % N];
-  STORE_ONE(Y_TYPE, y, at, sum);
+// Group (i, t) adds the parts of four i of each item of sliced tile t.
+__attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void gemm_add_slices(
+    __global STORED(Y_TYPE)* y, __global const float4* parts, __global const STORED(Y_TYPE)* addend,
+    __global const float* bias, uint M, uint N, uint has_addend, uint has_bias, uint whole_tiles,
+    uint sliced_tiles, uint slices) {
+  const uint item = get_local_id(0), four = get_group_id(0), tile = get_group_id(1);
+  float4 sum = parts[part_index(0, sliced_tiles, tile, four, item)];
+#pragma unroll 4
+  for (uint slice = 1; slice < slices; ++slice) {
+    sum += parts[part_index(slice, sliced_tiles, tile, four, item)];
+  }
+  const uint2 origin = tile_origin(whole_tiles + tile, M, N);
+  store_vec4(y, addend, bias, has_addend, has_bias, M, N,
+             origin.x + tile_row(item, four / COLUMN_FOURS),
+             origin.y + tile_column(item, four % COLUMN_FOURS), sum);
 }

@@ -23,9 +23,11 @@ struct GemmTile {
 // The tilings among which an op chooses, the largest first. The last fits every OpenCL device.
 std::span<const GemmTile> gemm_tiles_portable();
 
-// A tiling and the number of slices of K that separate work-groups sum.
+// A tiling, and which tiles are computed in slices of K by separate groups: those after the first
+// whole_tiles ones, in the kernel's order.
 struct GemmPortablePlan {
   GemmTile tile;
+  std::uint32_t whole_tiles = 0;
   std::uint32_t slices = 1;
   std::uint32_t slice_steps = 0;  // a multiple of tile.steps; the last slice may be shorter
 };

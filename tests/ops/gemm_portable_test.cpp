@@ -28,7 +28,9 @@ class GemmPortable : public testing::Test {
     }
   };
 
-  void expect_right(const Product& of, const GemmTile& tile, std::uint32_t slices) {
+  // The first `whole` tiles are computed whole, the others in slices.
+  void expect_right(const Product& of, const GemmTile& tile, std::uint32_t slices = 1,
+                    std::uint32_t whole = 0) {
     const auto [M, N, K, R, backward] = of;
     const auto values = [](std::int64_t count, std::uint32_t seed) {
       return test::random_values(static_cast<std::size_t>(count), seed);
@@ -44,9 +46,12 @@ class GemmPortable : public testing::Test {
         .bias = test::upload(context(), {N}, bias),
         .low_rank = {test::upload(context(), {M, R}, s), test::upload(context(), {R, N}, u), 0.5F},
         .backward = backward};
-    const std::uint32_t slice_steps = slices == 1 ? 128 : 48;  // a multiple of every tile's steps
+    const std::uint32_t slice_steps = 48;  // a multiple of every tile's steps
+    const auto tiles = static_cast<std::uint32_t>((M + tile.rows - 1) / tile.rows *
+                                                  ((N + tile.columns - 1) / tile.columns));
+    const std::uint32_t whole_tiles = slices == 1 ? tiles : std::min(whole, tiles);
     Batch batch(context());
-    record_gemm_portable(batch, p, {tile, slices, slice_steps});
+    record_gemm_portable(batch, p, {tile, whole_tiles, slices, slice_steps});
     batch.submit().wait();
 
     auto want =
@@ -66,6 +71,7 @@ class GemmPortable : public testing::Test {
   GemmPortablePlan plan(std::int64_t M, std::int64_t N, std::int64_t K, std::uint32_t units) {
     Device device = context().device();
     device.kind = DeviceKind::gpu;
+    device.platform = "NVIDIA CUDA";
     device.compute_units = units;
     device.max_work_group_size = 1024;
     device.local_memory_bytes = 48 << 10U;
@@ -84,39 +90,65 @@ class GemmPortable : public testing::Test {
 TEST_F(GemmPortable, EveryTileIsRightInBothDirections) {
   for (const GemmTile& tile : gemm_tiles_portable()) {
     if (!tile.fits(context().device())) continue;
-    for (const bool backward : {false, true}) {
-      expect_right({.backward = backward}, tile, 1);
-    }
+    for (const bool backward : {false, true}) expect_right({.backward = backward}, tile);
   }
 }
 
 TEST_F(GemmPortable, RowsOfFoursAreReadAsVectors) {
-  for (const GemmTile& tile : {gemm_tiles_portable().front(), gemm_tiles_portable().back()}) {
+  for (const GemmTile& tile : {gemm_tiles_portable()[1], gemm_tiles_portable().back()}) {
     if (!tile.fits(context().device())) continue;
     for (const bool backward : {false, true}) {
-      expect_right({.M = 40, .N = 68, .K = 64, .backward = backward}, tile, 1);
+      expect_right({.M = 40, .N = 68, .K = 64, .backward = backward}, tile);
     }
   }
 }
 
+// More rows of tiles than a rasterisation group has.
+TEST_F(GemmPortable, EachTileIsComputedOnceInRasterisationGroups) {
+  expect_right({.M = 10 * 32 + 1, .N = 3 * 32 - 1, .K = 20}, gemm_tiles_portable().back());
+}
+
 TEST_F(GemmPortable, SlicesOfKAddUpToTheProduct) {
+  for (const GemmTile& tile : {gemm_tiles_portable()[1], gemm_tiles_portable().back()}) {
+    if (!tile.fits(context().device())) continue;
+    for (const bool backward : {false, true}) {
+      // Two whole slices and a rest that is not a multiple of the tile's steps.
+      expect_right({.M = 35, .N = 33, .K = 2 * 48 + 3, .backward = backward}, tile, 3);
+    }
+  }
+  expect_right({.M = 16, .N = 36, .K = 96}, gemm_tiles_portable().back(), 2);
+}
+
+TEST_F(GemmPortable, TheLastTilesAreSlicedAndTheFirstWhole) {
   const GemmTile& tile = gemm_tiles_portable().back();
   for (const bool backward : {false, true}) {
-    // Two whole slices and a rest that is not a multiple of the tile's steps.
-    expect_right({.M = 35, .N = 33, .K = 2 * 48 + 3, .backward = backward}, tile, 3);
-    expect_right({.M = 16, .N = 36, .K = 96, .backward = backward}, tile, 2);
+    expect_right({.M = 10 * 32 - 1, .N = 33, .K = 100, .backward = backward}, tile, 3, 17);
+    expect_right({.M = 64, .N = 64, .K = 96, .backward = backward}, tile, 2, 3);
   }
 }
 
+TEST_F(GemmPortable, TilesAfterTheLastCompleteRoundAreSliced) {
+  constexpr std::uint32_t kUnits = 42;  // of six groups: 256 tiles are a round and four tiles
+  const GemmPortablePlan four_left = plan(1024, 1024, 4096, kUnits);
+  EXPECT_EQ(four_left.tile, gemm_tiles_portable()[1]);
+  EXPECT_EQ(four_left.whole_tiles, 252U);
+  EXPECT_GT(four_left.slices, 1U);
+}
+
 TEST_F(GemmPortable, LargeProductsTakeLargeTilesAndFewRowsAreSliced) {
-  const GemmPortablePlan large = plan(4096, 4096, 4096, 132);
+  const GemmPortablePlan large = plan(4096, 4096, 4096, 128);
   EXPECT_EQ(large.tile, gemm_tiles_portable().front());
-  EXPECT_EQ(large.slices, 1U);
   const GemmPortablePlan few = plan(64, 2048, 2048, 132);
-  EXPECT_LT(few.tile.rows, 128U);
+  EXPECT_EQ(few.whole_tiles, 0U);
   EXPECT_GT(few.slices, 1U);
   EXPECT_EQ(few.slice_steps % few.tile.steps, 0U);
   EXPECT_GE(few.slice_steps * few.slices, 2048U);
+}
+
+// The shrink of an adapter.
+TEST_F(GemmPortable, FewColumnsTakeANarrowTile) {
+  EXPECT_EQ(plan(4096, 16, 896, 132).tile.columns, 16U);
+  EXPECT_EQ(plan(4096, 128, 896, 132).tile.columns, 64U);
 }
 
 TEST_F(GemmPortable, ATileFitsTheSmallestDevices) {
