@@ -24,15 +24,15 @@
 //         dequantised as it is staged
 // Numerics  f32 fma, steps in order, the slices' sums after that; a bf16 y is rounded at the end
 // -D K_OF_FOURS, N_OF_FOURS: rows of K or N elements are aligned to four elements.
-//! clc: build TILE_ROWS=64 TILE_COLUMNS=64 STEPS=8 ITEM_ROWS=8 ITEM_COLUMNS=8 X_TYPE=f32
+//! clc: build TILE_ROWS=128 TILE_COLUMNS=128 STEPS=8 ITEM_ROWS=8 ITEM_COLUMNS=8 X_TYPE=f32
 //!     Y_TYPE=f32
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
-//! clc: build TILE_ROWS=32 TILE_COLUMNS=64 STEPS=16 ITEM_ROWS=4 ITEM_COLUMNS=8 X_TYPE=f32
+//! clc: build TILE_ROWS=128 TILE_COLUMNS=128 STEPS=8 ITEM_ROWS=8 ITEM_COLUMNS=8 X_TYPE=f32
 //!     Y_TYPE=f32 K_OF_FOURS N_OF_FOURS BACKWARD={0,1}
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED
-//! clc: build TILE_ROWS=64 TILE_COLUMNS=64 STEPS=8 ITEM_ROWS=8 ITEM_COLUMNS=8 X_TYPE=bf16
+//! clc: build TILE_ROWS=128 TILE_COLUMNS=128 STEPS=8 ITEM_ROWS=8 ITEM_COLUMNS=8 X_TYPE=bf16
 //!     Y_TYPE=bf16 K_OF_FOURS N_OF_FOURS WEIGHT_TYPE=WEIGHT_BF16
-//! clc: budget on gfx90a registers<=160 spills=0
+//! clc: budget on gfx90a registers<=168 spills=0
 //! clc: grid of gemm
 //!     ceil(M/TILE_ROWS)*ceil(N/TILE_COLUMNS)*(TILE_ROWS/ITEM_ROWS)*(TILE_COLUMNS/ITEM_COLUMNS)
 //!     by (TILE_ROWS/ITEM_ROWS)*(TILE_COLUMNS/ITEM_COLUMNS)

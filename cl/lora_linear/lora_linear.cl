@@ -5,50 +5,75 @@
 // There are two launches: lora_gradient_parts sums each chunk of the T rows, and lora_gradient_sum
 // adds the chunks.
 // Shapes  as in the formula; parts [chunks][R][K]
-// Types   f32; x f32, bf16 or f16 (-D X_TYPE)
-// Work    parts: a work-group of COLUMNS items owns COLUMNS columns and RANKS rows of out and a
-//         chunk of chunk_rows rows of s and x; an item owns one column. sum: an item owns one
-//         element.
+// Types   f32; x of -D X_TYPE=f32, bf16 or f16
+// Work    parts: a work-group of ITEMS items owns ITEMS * VEC_SIZE columns and RANKS rows of out
+//         and a chunk of chunk_rows rows of s and x; an item owns VEC_SIZE columns. sum: an item
+//         owns one element. REQUIRES: K is a multiple of VEC_SIZE, x aligned to VEC_SIZE elements
 // Local   STEPS rows of s [STEPS][RANKS]
-// Tiles      a chunk of rows: s^T |#| x  |########|   ->  parts tile [RANKS][COLUMNS], in registers
+// Tiles      a chunk of rows: s^T |#| x  |########|   ->  parts tile [RANKS, ITEMS * VEC_SIZE], in
+//            registers
 // Cost    2 T R K flops; x is read R / RANKS times, parts are written and read once
 // Numerics  f32 fma over t in order, chunks added in order: bitwise reproducible
-//! clc: build COLUMNS=128 RANKS=16 STEPS=64 X_TYPE={f32,bf16,f16}
-//! clc: build COLUMNS=1 RANKS=1 STEPS=1 X_TYPE=f32
-//! clc: budget on gfx90a registers<=64 spills=0
-#if !defined(COLUMNS) || !defined(RANKS) || !defined(STEPS) || !defined(X_TYPE)
-#error "COLUMNS, RANKS, STEPS and X_TYPE are required"
+//! clc: build ITEMS=64 VEC_SIZE=4 RANKS=16 STEPS=64 X_TYPE={f32,bf16,f16}
+//! clc: build ITEMS=64 VEC_SIZE=1 RANKS=16 STEPS=64 X_TYPE=f32
+//! clc: budget on gfx90a registers<=160 spills=0
+#if !defined(ITEMS) || !defined(RANKS) || !defined(STEPS) || !defined(X_TYPE)
+#error "ITEMS, RANKS, STEPS and X_TYPE are required"
 #endif
-#include "elements.clh"
+#include "activations.clh"
 
-__attribute__((reqd_work_group_size(COLUMNS, 1, 1))) __kernel void lora_gradient_parts(
-    __global float* parts, __global const float* s, __global const STORED(X_TYPE)* x, uint T, uint R,
-    uint K, uint chunk_rows) {
-  __local float s_tile[STEPS][RANKS];
+#define AHEAD 8  // rows of x that an item loads at once
+#if STEPS % AHEAD != 0
+#error "STEPS must be a multiple of AHEAD"
+#endif
+
+// The vecs `at` of AHEAD rows of x from `row` on; past row `last`, of that one.
+void load_rows(STORED_VEC(X_TYPE) rows[AHEAD], __global const STORED(X_TYPE)* x, uint row,
+               uint last, uint vecs, uint at) {
+#pragma unroll
+  for (uint i = 0; i < AHEAD; ++i) {
+    rows[i] = LOAD_STORED(X_TYPE, x, min(row + i, last) * (size_t)vecs + at);
+  }
+}
+
+__attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void lora_gradient_parts(
+    __global float* parts, __global const float* s, __global const STORED(X_TYPE)* x, uint T,
+    uint R, uint K, uint chunk_rows) {
+  __local float s_tile[STEPS][RANKS] __attribute__((aligned(16)));
   const uint item = get_local_id(0), chunk = get_group_id(1);
-  const uint k = get_group_id(0) * COLUMNS + item, r0 = get_group_id(2) * RANKS;
+  const uint vecs = K / VEC_SIZE, at = get_group_id(0) * ITEMS + item;
+  const uint r0 = get_group_id(2) * RANKS;
   const uint end = min(T, (chunk + 1) * chunk_rows);
-  float sums[RANKS];
-  for (uint r = 0; r < RANKS; ++r) sums[r] = 0.0f;
+  const uint own = min(at, vecs - 1);  // items without columns compute the last ones again
+  vec sums[RANKS];
+#pragma unroll
+  for (uint r = 0; r < RANKS; ++r) sums[r] = (vec)(0.0f);
+  STORED_VEC(X_TYPE) rows[AHEAD], next[AHEAD];
+  load_rows(rows, x, chunk * chunk_rows, end - 1, vecs, own);
   for (uint begin = chunk * chunk_rows; begin < end; begin += STEPS) {
-    const uint steps = min((uint)STEPS, end - begin);
-    for (uint e = item; e < STEPS * RANKS; e += COLUMNS) {
+    for (uint e = item; e < STEPS * RANKS; e += ITEMS) {
       const uint t = begin + e / RANKS, r = r0 + e % RANKS;
       s_tile[e / RANKS][e % RANKS] = t < end && r < R ? s[(size_t)t * R + r] : 0.0f;
     }
     barrier(CLK_LOCAL_MEM_FENCE);  // the tile is complete
-    if (k < K) {
-      __global const STORED(X_TYPE)* column = x + (size_t)begin * K + k;
-      for (uint t = 0; t < steps; ++t) {
-        const float at = LOAD_ONE(X_TYPE, column, (size_t)t * K);
-        for (uint r = 0; r < RANKS; ++r) sums[r] = fma(s_tile[t][r], at, sums[r]);
+    for (uint t = 0; t < STEPS && begin + t < end; t += AHEAD) {
+      load_rows(next, x, begin + t + AHEAD, end - 1, vecs, own);
+#pragma unroll
+      for (uint i = 0; i < AHEAD; ++i) {  // past the end, s is zero
+        const vec row = AS_VEC(X_TYPE, rows[i]);
+#pragma unroll
+        for (uint r = 0; r < RANKS; ++r) sums[r] = fma((vec)(s_tile[t + i][r]), row, sums[r]);
+        rows[i] = next[i];
       }
     }
     barrier(CLK_LOCAL_MEM_FENCE);  // the tile is read before the next rows overwrite it
   }
-  if (k >= K) return;
-  for (uint r = 0; r < RANKS && r0 + r < R; ++r) {
-    parts[((size_t)chunk * R + r0 + r) * K + k] = sums[r];
+  if (at >= vecs) return;
+#pragma unroll
+  for (uint r = 0; r < RANKS; ++r) {
+    if (r0 + r < R) {
+      STORE_VEC(f32, parts, (long)(((size_t)chunk * R + r0 + r) * vecs + at), sums[r]);
+    }
   }
 }
 
@@ -57,6 +82,7 @@ __kernel void lora_gradient_sum(__global float* out, __global const float* parts
   const uint i = get_global_id(0);
   if (i >= elements) return;
   float sum = 0.0f;
+#pragma unroll 8
   for (uint chunk = 0; chunk < chunks; ++chunk) sum += parts[(size_t)chunk * elements + i];
   out[i] += scale * sum;
 }

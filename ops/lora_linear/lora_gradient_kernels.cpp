@@ -11,13 +11,14 @@
 namespace clora {
 namespace {
 
-// cl/lora_linear/lora_linear.cl: maximum columns of a work-group; rows of out, and rows of x, at
-// once
-constexpr std::size_t kColumns = 128;
+// cl/lora_linear/lora_linear.cl: maximum items of a work-group, and columns of an item; rows of
+// out, and rows of x, at once
+constexpr std::size_t kItems = 64;
+constexpr std::uint32_t kItemColumns = 4;
 constexpr std::uint32_t kRanks = 16;
 constexpr std::uint32_t kSteps = 64;
 // Work-groups per compute unit that the rows are split for.
-constexpr std::uint32_t kGroupsPerUnit = 8;
+constexpr std::uint32_t kGroupsPerUnit = 16;
 // cl/lora_linear/lora_linear_cpu.cl
 constexpr std::uint32_t kStrip = 32;
 
@@ -32,6 +33,12 @@ Launch launch_of(const LoraGradientProduct& g) {
   const auto flops = 2.0 * static_cast<double>(g.s.elements() * g.x.shape()[1]);
   const std::size_t bytes = g.s.bytes() + g.x.bytes() + 2 * g.out.bytes();
   return {{}, {}, {flops, static_cast<double>(bytes)}, "lora_linear/gradient"};
+}
+
+// Whether items may read four elements of a row of x at once.
+bool has_rows_of_fours(const Tensor& x) {
+  return x.shape()[1] % kItemColumns == 0 &&
+         x.offset_bytes() % bytes_of(x.type(), kItemColumns) == 0;
 }
 
 }  // namespace
@@ -59,11 +66,13 @@ void record_gradient_portable(Batch& batch, std::span<const LoraGradientProduct>
   const Tensor s = record_upcast(batch, g.s);
   const std::uint32_t rows = u32(g.x.shape()[0]), rank = u32(g.s.shape()[1]);
   const std::uint32_t width = u32(g.x.shape()[1]);
-  const std::size_t columns = reduction_group(context.device(), kColumns);
+  const std::size_t items = reduction_group(context.device(), kItems);
+  const std::uint32_t item_columns = has_rows_of_fours(g.x) ? kItemColumns : 1;
   Defines defines;
-  defines.set("COLUMNS", columns).set("RANKS", kRanks).set("STEPS", kSteps);
-  defines.set("X_TYPE", name_of(g.x.type()));
-  const std::uint32_t strips = divide_up(width, u32(static_cast<std::int64_t>(columns)));
+  defines.set("ITEMS", items).set("VEC_SIZE", item_columns);
+  defines.set("RANKS", kRanks).set("STEPS", kSteps).set("X_TYPE", name_of(g.x.type()));
+  const std::uint32_t strips =
+      divide_up(width, u32(static_cast<std::int64_t>(items)) * item_columns);
   const std::uint32_t wanted = kGroupsPerUnit * std::max(1U, context.device().compute_units);
   const std::uint32_t chunk_rows = std::max(kSteps, divide_up(rows * strips, wanted));
   const std::uint32_t chunks = divide_up(rows, chunk_rows);
@@ -71,9 +80,8 @@ void record_gradient_portable(Batch& batch, std::span<const LoraGradientProduct>
   Launch launch = launch_of(g);
   const std::string label = launch.label;
   launch.kernel = context.kernel(kLoraPortable, "lora_gradient_parts", defines);
-  launch.grid = {{strips * columns, chunks, divide_up(rank, kRanks)}, {columns, 1, 1}};
+  launch.grid = {{strips * items, chunks, divide_up(rank, kRanks)}, {items, 1, 1}};
   batch.launch(std::move(launch), parts, s, g.x, rows, rank, width, chunk_rows);
-  constexpr std::size_t kItems = 64;
   Launch sum{context.kernel(kLoraPortable, "lora_gradient_sum", defines),
              {{round_up(std::size_t{rank} * width, kItems), 1, 1}, {kItems, 1, 1}},
              {},

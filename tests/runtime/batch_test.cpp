@@ -61,7 +61,12 @@ TEST(Batch, APreparationRunsOnceBeforeTheFirstCommand) {
   batch.copy(seen.tensor(), sum);
   Launch launch;
   launch.kernel = context.kernel("lora_linear.cl", "lora_gradient_sum",
-                                 Defines().set("COLUMNS", 1).set("RANKS", 1).set("STEPS", 1));
+                                 Defines()
+                                     .set("ITEMS", 1)
+                                     .set("VEC_SIZE", 1)
+                                     .set("RANKS", 1)
+                                     .set("STEPS", 8)
+                                     .set("X_TYPE", "f32"));
   launch.grid = {{64, 1, 1}, {64, 1, 1}};
   batch.prepare(launch, {sum, term, std::uint32_t{64}, std::uint32_t{1}, 1.0F});
   for (int turn = 0; turn < 2; ++turn) {

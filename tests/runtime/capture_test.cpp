@@ -51,10 +51,19 @@ class CaptureTest : public testing::Test {
   std::string messages_;
 };
 
+// Values of the parameters of lora_linear.cl, of which its lora_gradient_sum depends on none.
+Defines any_lora_gradient() {
+  return Defines()
+      .set("ITEMS", 1)
+      .set("VEC_SIZE", 1)
+      .set("RANKS", 1)
+      .set("STEPS", 8)
+      .set("X_TYPE", "f32");
+}
+
 // out += term, over `elements` elements.
 Launch adding(Context& context) {
-  return {.kernel = context.kernel("lora_linear.cl", "lora_gradient_sum",
-                                   Defines().set("COLUMNS", 1).set("RANKS", 1).set("STEPS", 1)),
+  return {.kernel = context.kernel("lora_linear.cl", "lora_gradient_sum", any_lora_gradient()),
           .grid = {{kElements, 1, 1}, {kElements, 1, 1}},
           .cost = {},
           .label = "test/add"};
@@ -97,7 +106,8 @@ TEST_F(CaptureTest, KeepsTheGridTheOptionsAndTheValues) {
   const json captured = call("lora_gradient_sum-1");
   EXPECT_EQ(captured["file"], "lora_linear.cl");
   EXPECT_EQ(captured["kernel"], "lora_gradient_sum");
-  EXPECT_EQ(captured["options"], "-cl-std=CL1.2 -D COLUMNS=1 -D RANKS=1 -D STEPS=1");
+  EXPECT_EQ(captured["options"],
+            "-cl-std=CL1.2 -D ITEMS=1 -D VEC_SIZE=1 -D RANKS=1 -D STEPS=8 -D X_TYPE=f32");
   EXPECT_EQ(captured["global"], json({kElements, 1, 1}));
   EXPECT_EQ(captured["local"], json({kElements, 1, 1}));
   EXPECT_EQ(captured["arguments"][1]["kind"], "null");
@@ -231,8 +241,7 @@ TEST_F(CaptureTest, HasTheSourceOfAProgramThatWasRebuiltForAnotherFunction) {
   ContextConfig config = config_for("none");
   config.cache_folder = folder_.path();
   const auto kernel = [](Context& context, const char* function) {
-    return context.kernel("lora_linear.cl", function,
-                          Defines().set("COLUMNS", 1).set("RANKS", 1).set("STEPS", 1));
+    return context.kernel("lora_linear.cl", function, any_lora_gradient());
   };
   {
     Context context(config);
