@@ -187,8 +187,8 @@ def transformers(pattern):
                         quick=("--decode", "4", "--repeats", "1")) for dtype in ("f32", "bf16"))
 
 
-def llama_cpp(pattern):
-    made = script("llama.cpp", "llamacpp", "llamacpp.py", lambda setup: setup.model, "--only",
+def llama_cpp(pattern, environment="llamacpp"):
+    made = script("llama.cpp", environment, "llamacpp.py", lambda setup: setup.model, "--only",
                   pattern, "--repeats", "2", quick=("--decode", "4", "--repeats", "1"))
     return Contender(**{**made.__dict__, "needs": (*made.needs, lambda setup: setup.model)})
 

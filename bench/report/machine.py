@@ -32,11 +32,12 @@ def read_text(path):
         return ""
 
 
-def output_of(command, folder=None):
-    """The output of a command; empty if it fails or does not exist."""
+def output_of(command, folder=None, variables=None):
+    """The output of a command, with variables added to its environment; empty if it fails or does
+    not exist."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=folder,
-                              check=True).stdout.strip()
+                              env=os.environ | (variables or {}), check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ""
 
@@ -46,21 +47,21 @@ def memory_gib():
     return round(int(found[1]) / 2**20, 1) if found else None
 
 
-def taken_device(clora, *options):
+def taken_device(clora, variables, *options):
     """The entry of the selected device in the output of `clora devices`."""
     try:
-        text = output_of([str(clora), "devices", "--json", *options])
+        text = output_of([str(clora), "devices", "--json", *options], variables=variables)
         devices = json.loads(text.splitlines()[0])["devices"]
     except (IndexError, KeyError, ValueError):
         return {}
     return next((device for device in devices if device.get("taken")), {})
 
 
-def opencl_device(clora):
+def opencl_device(clora, variables=None):
     """Name, platform, driver and peaks of the device that clora selects."""
-    taken = taken_device(clora)
+    taken = taken_device(clora, variables)
     if taken and "peaks" not in taken:  # first run on this machine
-        taken = taken_device(clora, "--measure") or taken
+        taken = taken_device(clora, variables, "--measure") or taken
     wanted = ("name", "kind", "platform", "driver", "opencl", "matrix_unit", "peaks")
     return {key: taken[key] for key in wanted if key in taken}
 
@@ -75,14 +76,14 @@ def built_commit(build):
         return ""
 
 
-def describe(root, build):
-    """build: the folder with tools/clora and bench/clora_bench."""
+def describe(root, build, variables=None):
+    """build: the folder with tools/clora and bench/clora_bench; variables: for clora."""
     cores = len(os.sched_getaffinity(0))
     changed = output_of(["git", "status", "--porcelain", "--untracked-files=no"], root)
     commit = output_of(["git", "rev-parse", "--short=12", "HEAD"], root)
     return {**cpu_facts(read_text("/proc/cpuinfo")), "cores": cores, "memory_gib": memory_gib(),
             "kernel": platform.release(), "system": system_name(),
-            "device": opencl_device(build / "tools/clora"),
+            "device": opencl_device(build / "tools/clora", variables),
             "commit": commit + ("+changes" if changed else "") if commit else built_commit(build),
             "load_before": os.getloadavg()[0]}
 

@@ -47,6 +47,9 @@ def parse_arguments(plan, words):
                         help="default $CLORA_PEERS, else ~/.cache/clora/peers")
     if plan is plans.GPU:
         gpu_runs.add_options(parser, plan)
+    else:
+        parser.add_argument("--without-avx512", action="store_true",
+                            help="measure as on a CPU with AVX2 only")
     return parser.parse_args()
 
 
@@ -68,7 +71,8 @@ def out_file(plan, options, measurement):
         return options.out or options.add_to
     if partial(options):
         return ROOT / "out" / ("gpu_bench.json" if plan is plans.GPU else "bench_report.json")
-    name = f"{measurement['date']}-{machine.slug(measurement['machine'])}.json"
+    suffix = "-avx2" if plan is plans.AVX2 else ""
+    name = f"{measurement['date']}-{machine.slug(measurement['machine'])}{suffix}.json"
     return ROOT / "docs/measurements" / name
 
 
@@ -99,7 +103,7 @@ def measure(plan, options, keep):
         chosen = [group for group in plan.groups() if options.only.search(group.name)
                   and not (options.quick and group.slow)]
         count = options.rounds or (plan.quick_rounds if options.quick else plan.rounds)
-        session = rounds.Session(setup, chosen, count, say, plan=plan.name)
+        session = rounds.Session(setup, chosen, count, say, plan=plan)
         session.run(keep)
         if (plan.has_growth and options.only.search("growth") and setup.clora.exists()
                 and setup.model.exists()):
@@ -129,7 +133,8 @@ def measure_into_file(plan, options):
     packed.use((options.build or BUILD).resolve())
     earlier = load(plan, options.add_to) if options.add_to else None
     if earlier:
-        this = {"machine": machine.describe(ROOT, options.build or BUILD)}
+        folder = (options.build or BUILD).resolve()
+        this = {"machine": rounds.described(plan, make_setup(plan, options, folder))}
         try:
             combine.require_same_machine(earlier, this)
         except combine.OtherMachine as error:

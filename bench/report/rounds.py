@@ -18,23 +18,30 @@ import datetime
 import random
 
 from report import contenders as who
-from report import figures, machine, process
+from report import figures, machine, plans, process
 
 FORMAT = 1
 
 
+def described(plan, setup):
+    """The machine as clora sees it in the plan's environment."""
+    found = machine.describe(setup.root, setup.build, plan.environment(setup, figures.OURS))
+    return {**found, "flags": [flag for flag in found["flags"] if not plan.hides_flag(flag)]}
+
+
 class Session:
-    def __init__(self, setup, groups, rounds, say, seed=None, plan="cpu"):
+    def __init__(self, setup, groups, rounds, say, seed=None, plan=plans.CPU):
         self.setup = setup
         self.groups = groups
         self.rounds = rounds
         self.say = say
+        self.plan = plan
         self.random = random.Random(seed)
         self.out = set()  # (group, contender) excluded from further rounds
         self.measurement = {
-            "format": FORMAT, "plan": plan, "date": datetime.date.today().isoformat(),
+            "format": FORMAT, "plan": plan.name, "date": datetime.date.today().isoformat(),
             "rounds": rounds, "quick": setup.quick,
-            "machine": machine.describe(setup.root, setup.build), "peers": {}, "groups": {},
+            "machine": described(plan, setup), "peers": {}, "groups": {},
             "runs": [], "skipped": [], "failed": [], "growth": {}, "profiles": {}}
         for group in groups:
             self.note(group.name)
@@ -70,9 +77,14 @@ class Session:
             {"group": group.name, "contender": contender.name, "why": str(error)})
         self.say(f"FAILED: {group.name}: {contender.name}: {error}")
 
+    def process_of(self, contender):
+        """Runs the contender's process in the plan's environment."""
+        variables = self.plan.environment(self.setup, contender.name) | contender.environment()
+        return process.run(contender.command(self.setup), variables)
+
     def run_once(self, number, group, contender):
         try:
-            done = process.run(contender.command(self.setup), contender.environment())
+            done = self.process_of(contender)
             found = contender.figures(done)
         except (process.Failed, ValueError, KeyError) as error:
             return self.fail(group, contender, error)
@@ -113,6 +125,6 @@ class Session:
 
     def try_once(self, contender):
         try:
-            process.run(contender.command(self.setup), contender.environment())
+            self.process_of(contender)
         except process.Failed:
             pass  # the first round reports it

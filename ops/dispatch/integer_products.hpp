@@ -14,6 +14,7 @@ inline IntegerDots integer_products(const Context& context) {
 // The -D parameter of cl/gemm/cpu/int8_dots_cpu.clh.
 inline void define_integer_dots(Defines& defines, IntegerDots dots) {
   if (dots == IntegerDots::avx2) defines.set("INT8_AVX2");
+  if (dots == IntegerDots::avx_vnni) defines.set("INT8_AVX_VNNI");
 }
 
 }  // namespace clora

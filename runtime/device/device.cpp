@@ -73,6 +73,12 @@ MatrixUnit matrix_unit_of_processor() {
   const bool amx = CPU_FEATURE_ACTIVE(AMX_BF16) && may_use_matrix_tiles();
   return amx ? MatrixUnit::amx : MatrixUnit::avx512_bf16;
 }
+
+IntegerDots integer_dots_of_processor() {
+  if (CPU_FEATURE_ACTIVE(AVX512_VNNI)) return IntegerDots::avx512_vnni;
+  if (!CPU_FEATURE_ACTIVE(AVX2) || !CPU_FEATURE_ACTIVE(F16C)) return IntegerDots::none;
+  return CPU_FEATURE_ACTIVE(AVX_VNNI) ? IntegerDots::avx_vnni : IntegerDots::avx2;
+}
 #endif
 
 // CPU drivers compile for the processor that this process runs on. glibc lists its features, rather
@@ -96,8 +102,7 @@ void describe_processor(Device& device) {
 #if defined(__x86_64__)
   if (!is_pocl(device)) return;
   device.matrix_unit = matrix_unit_of_processor();
-  if (CPU_FEATURE_ACTIVE(AVX2) && CPU_FEATURE_ACTIVE(F16C)) device.integer_dots = IntegerDots::avx2;
-  if (CPU_FEATURE_ACTIVE(AVX512_VNNI)) device.integer_dots = IntegerDots::avx512_vnni;
+  device.integer_dots = integer_dots_of_processor();
 #endif
 }
 
@@ -189,6 +194,8 @@ std::string_view name_of(IntegerDots dots) {
   switch (dots) {
     case IntegerDots::avx2:
       return "avx2";
+    case IntegerDots::avx_vnni:
+      return "avx_vnni";
     case IntegerDots::avx512_vnni:
       return "avx512_vnni";
     case IntegerDots::none:

@@ -23,8 +23,8 @@ enum class DeviceKind { cpu, gpu, other };
 enum class MatrixUnit { none, avx512_bf16, amx, mma, wgmma, mfma, wmma_gfx11, wmma_gfx12, xmx };
 
 // The instructions for dot products of bytes that kernels can use: pocl on x86 CPUs, through
-// clang's builtins.
-enum class IntegerDots { none, avx2, avx512_vnni };
+// clang's builtins. avx_vnni: AVX-VNNI on a CPU without avx512_vnni.
+enum class IntegerDots { none, avx2, avx_vnni, avx512_vnni };
 
 // The vector registers that a CPU device's kernels are compiled for.
 struct CpuVectors {

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#if defined(__x86_64__)
+#include <sys/platform/x86.h>
+#endif
+
 #include "tests/support/driver_folder.hpp"
 #include "tests/support/program.hpp"
 
@@ -105,10 +109,14 @@ TEST_F(WithoutADevice, HasOneWithoutAvx512WhereSuchACpuIsEmulated) {
   if (!add_pocl()) GTEST_SKIP() << "pocl is not installed";
   const fs::path library = test::built_program("tests/libclora_cpu_without_avx512.so");
   ASSERT_TRUE(fs::exists(library)) << library;
-  const ProgramResult result = devices({"LD_PRELOAD=" + library.string()}, {"devices", "--json"});
+  const std::string preload = "LD_PRELOAD=" + library.string();
+  const ProgramResult result = devices({preload, "CPU_WITHOUT_AVX_VNNI=1"}, {"devices", "--json"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("\"matrix_unit\":\"none\""),
                                 HasSubstr("\"integer_dots\":\"avx2\""), Not(HasSubstr("avx512"))));
+  if (!CPU_FEATURE_ACTIVE(AVX_VNNI)) GTEST_SKIP() << "this CPU has no AVX-VNNI";
+  EXPECT_THAT(devices({preload}, {"devices", "--json"}).out,
+              HasSubstr("\"integer_dots\":\"avx_vnni\""));
 }
 #endif
 

@@ -4,7 +4,8 @@
 //   clora reads the CPU's features from glibc (runtime/device/device.cpp): their bits are cleared.
 //   pocl reads them from LLVM, as a StringMap of names: their entries become false. LLVM's headers
 //   are not needed; StringMap and Entry below have the layout that LLVM 15 gives a StringMap<bool>.
-// Programs that load neither are unaffected.
+// With CPU_WITHOUT_AVX_VNNI=1 in the environment, AVX-VNNI is hidden as well: the CPU is then one
+// with AVX2 only. Programs that load neither library are unaffected.
 #include <dlfcn.h>
 #include <sys/platform/x86.h>
 
@@ -43,13 +44,19 @@ constexpr unsigned kLeafBits = 4 * 32;
   std::abort();
 }
 
+bool hides_avx_vnni() { return std::getenv("CPU_WITHOUT_AVX_VNNI") != nullptr; }
+
+void hide(cpuid_feature& features, unsigned feature) {
+  const unsigned word = feature % kLeafBits / 32;
+  features.cpuid_array[word] &= ~(1U << (feature % 32));
+  features.active_array[word] &= ~(1U << (feature % 32));
+}
+
 cpuid_feature without_hidden(unsigned leaf, cpuid_feature features) {
   for (const unsigned feature : kHidden) {
-    if (feature / kLeafBits != leaf) continue;
-    const unsigned word = feature % kLeafBits / 32;
-    features.cpuid_array[word] &= ~(1U << (feature % 32));
-    features.active_array[word] &= ~(1U << (feature % 32));
+    if (feature / kLeafBits == leaf) hide(features, feature);
   }
+  if (hides_avx_vnni() && x86_cpu_AVX_VNNI / kLeafBits == leaf) hide(features, x86_cpu_AVX_VNNI);
   return features;
 }
 
@@ -73,6 +80,7 @@ std::string_view key_of(const Entry& entry) {
 }
 
 bool is_hidden(std::string_view feature) {
+  if (feature == "avxvnni") return hides_avx_vnni();
   return feature.starts_with("avx512") || feature.starts_with("amx");
 }
 

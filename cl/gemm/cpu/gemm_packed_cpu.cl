@@ -93,20 +93,26 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_packed(
             w + 2 * p * panel_elements + (size_t)(k / STEPS_AN_ELEMENT) * 16;
         const size_t to_next = columns == TILE_COLUMNS ? panel_elements : 0;
         expand_low_rank(scratch, u, r, r_end, R, c0, N, problem.scale);
-        for (uint i = 0; i < rows;) {
-          const size_t corner = (size_t)(m0 + i) * N + c0;
-          // Later blocks of steps continue from the sums that the first one has stored.
-          const int first = k == 0;
-          __global const float* start = problem.has_addend ? addend + corner : 0;
-          __global const float* from = first ? start : y + corner;
-          __global const float* add = first && problem.has_bias ? bias + c0 : 0;
-          const uint ahead_step = to_prefetch > 0 ? prefetch_step : 0;
-          i += make_tile(y + corner, from, add, N, stage + i * STAGE_STRIDE, packed, to_next,
-                         elements_of(steps), problem.alpha, stage_s + i * STAGE_STRIDE, scratch,
-                         elements_of(r_end - r), rows - i, columns, ahead, ahead_step);
-          const size_t prefetched = min(to_prefetch, (size_t)elements_of(steps) * ahead_step);
-          ahead += prefetched;
-          to_prefetch -= prefetched;
+        // All rows use a strip of a panel as wide as a micro-tile before the next one: the strip
+        // of a block stays in the first-level cache.
+        for (uint c = 0; c < columns; c += MICRO_COLUMNS) {
+          __global const ELEMENT* strip = packed + c / 16 * to_next + c % 16;
+          for (uint i = 0; i < rows;) {
+            const size_t corner = (size_t)(m0 + i) * N + c0 + c;
+            // Later blocks of steps continue from the sums that the first one has stored.
+            const int first = k == 0;
+            __global const float* start = problem.has_addend ? addend + corner : 0;
+            __global const float* from = first ? start : y + corner;
+            __global const float* add = first && problem.has_bias ? bias + c0 + c : 0;
+            const uint ahead_step = c == 0 && to_prefetch > 0 ? prefetch_step : 0;
+            i += make_tile(y + corner, from, add, N, stage + i * STAGE_STRIDE, strip, to_next,
+                           elements_of(steps), problem.alpha, stage_s + i * STAGE_STRIDE,
+                           scratch + c, elements_of(r_end - r), rows - i, columns - c, ahead,
+                           ahead_step);
+            const size_t prefetched = min(to_prefetch, (size_t)elements_of(steps) * ahead_step);
+            ahead += prefetched;
+            to_prefetch -= prefetched;
+          }
         }
       }
     }

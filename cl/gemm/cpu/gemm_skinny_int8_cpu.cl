@@ -1,5 +1,5 @@
 // gemm_skinny_int8_cpu: the products of gemm_skinny in integer arithmetic, for packed weights on
-// CPUs with avx512_vnni or AVX2.
+// CPUs with avx512_vnni, AVX-VNNI or AVX2.
 //
 //   y [M, N] = alpha x16 [M, K] w [N, K]^T + scale s [M, R] u [R, N] + addend + bias
 //
@@ -7,8 +7,8 @@
 // Types   w quantised blocks, packed (quant_packed.clh), all else f32
 // Work    a work-group of one item owns panels_per_group panels of 16 rows of w. It converts
 //         rows_held rows of x to integers, separately in each group, since a row costs less than a
-//         panel; then it multiplies each panel with four of them at once (fewer, or with AVX2: one
-//         by one).
+//         panel; then it multiplies each panel with four of them at once (fewer, or with AVX2
+//         registers: one by one).
 // Local   scratch [rows held]: a row is K bytes of first digits, K of second digits, then two
 //         floats for each 32 elements: the scale, and the sum of the represented elements
 // Cost    reads w once for each rows_held rows: memory-bound
@@ -19,12 +19,12 @@
 //! clc: build on avx512_vnni: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0}
 //!     WEIGHT_PACKED
 //! clc: build on avx2: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0}
-//!     WEIGHT_PACKED INT8_AVX2
+//!     WEIGHT_PACKED {INT8_AVX2,INT8_AVX_VNNI}
 #include "gemm/cpu/gemm_skinny_epilogue_cpu.clh"
 #include "gemm/cpu/gemm_int8_cpu.clh"
 #include "gemm/gemm_problem.clh"
 
-#ifdef INT8_AVX2
+#if defined(INT8_AVX2) || defined(INT8_AVX_VNNI)
 #define MOST_ROWS 1  // four rows need twice the registers
 #else
 #define MOST_ROWS 4
