@@ -28,18 +28,12 @@ def is_hidden(flag):
     return flag.startswith(HIDDEN_FLAGS)
 
 
-def generation():
-    """Automatic precision decodes in integers (the variant cpu_int8 on such a CPU)."""
-    return who.bench("clora auto", "^generation/fused/q4_1/(16|512)x128(/warm)?/manual_time",
-                     lambda text: who.clora_bench.own_figures(text, False),
-                     variables={"CLORA_VARIANT": "cpu_int8"})
-
-
 def all_groups():
-    # In bf16 no peer is faster than in f32 without a unit for it, so those are left out.
+    # Without a unit for bf16 no peer is faster in it than in f32.
     def in_f32(contenders):
         return tuple(one for one in contenders
                      if not one.name.endswith(" bf16") and one.name != "clora auto")
+    _, auto = who.ours("generation/fused/q4_1/(16|512)x128")
     products = f"^gemm/{PRODUCTS}$"
     return (
         Group("products", "Products", in_f32((
@@ -48,7 +42,7 @@ def all_groups():
         Group("training", "Training, 4 x 512", in_f32((
             *who.ours("training/fused/q4_1/4x512/r8"), *who.peft(4, 512)))),
         Group("generation", "Prompt and decoding", (
-            generation(), who.llama_cpp("prefill/512|decode/", "llamacpp_avx2"))),
+            auto, who.llama_cpp("prefill/512|decode/", "llamacpp_avx2"))),
         Group("demo", "tools/demo", own_runs.demo(), slow=True),
     )
 

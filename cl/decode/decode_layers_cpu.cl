@@ -19,7 +19,9 @@
 //! clc: build on avx512_vnni: WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED
 //!     KEYS=64
 //! clc: build on avx2: WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED KEYS=64
-//!     {INT8_AVX2,INT8_AVX_VNNI}
+//!     INT8_AVX2
+//! clc: build on avx2: WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED KEYS=64
+//!     INT8_AVX_VNNI
 #include "attention/attention_decode_cpu.clh"
 #include "decode/decode_dims_cpu.clh"
 #include "decode/decode_layers_table.clh"

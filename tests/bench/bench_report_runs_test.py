@@ -15,7 +15,7 @@ sys.path.insert(0, str(SOURCE / "bench"))
 sys.dont_write_bytecode = True
 
 from report import clora_bench, contenders, groups, machine, own_runs, process  # noqa: E402
-from report import rounds, shallow_gguf, tables  # noqa: E402
+from report import plans, rounds, shallow_gguf, tables  # noqa: E402
 from report.targets import TARGETS  # noqa: E402
 
 GEMM = "gemm/64x512x512"
@@ -99,6 +99,27 @@ class Contenders(unittest.TestCase):
         self.assertEqual(kept, [2, 4])
         self.assertEqual(made["runs"][0]["figures"][GEMM], {"us": 7 if
                          made["runs"][0]["contender"] == "a" else 8})
+
+    def test_a_plan_without_avx512_hides_it_from_each_program_by_its_own_means(self):
+        def told(name, *variables):
+            words = f"import os; print(*(os.environ.get(v) for v in {variables}))"
+            return contenders.Contender(name, lambda setup: [sys.executable, "-c", words],
+                                        lambda done: {"told": done.text.split()})
+        group = groups.Group("g", "G", (told("clora", "LD_PRELOAD", "ONEDNN_MAX_CPU_ISA"),
+                                        told("PyTorch eager", "LD_PRELOAD", "ONEDNN_MAX_CPU_ISA")))
+        made = rounds.Session(self.setup, [group], 1, self.said.append, seed=1,
+                              plan=plans.AVX2).run(lambda m: None)
+        found = {run["contender"]: run["figures"]["told"] for run in made["runs"]}
+        self.assertRegex(found["clora"][0], "libclora_cpu_without_avx512.so$")
+        self.assertEqual(found["PyTorch eager"], ["None", "AVX2"])
+        self.assertLessEqual(set(made["machine"]["flags"]), {"avx2", "fma"})
+        self.assertEqual(made["plan"], "avx2")
+
+    def test_a_plans_tables_are_spliced_by_that_plan_alone(self):
+        for plan in plans.ALL:
+            own = plans.table_names(plan)
+            self.assertEqual([own("targets"), own("gpu_targets"), own("avx2_targets")],
+                             [plan is plans.CPU, plan is plans.GPU, plan is plans.AVX2])
 
     def test_one_that_fails_is_reported_and_not_tried_again(self):
         bad = contenders.Contender("bad", lambda setup: ["sh", "-c", "echo no memory >&2; exit 3"],

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <map>
 #include <memory>
 #include <random>
+#include <stdexcept>
 #include <string_view>
 
 #include "runtime/memory/half.hpp"
@@ -46,6 +48,20 @@ class ReleasesContexts : public testing::Environment {
 [[maybe_unused]] const testing::Environment* const kReleasesContexts =
     testing::AddGlobalTestEnvironment(new ReleasesContexts);
 
+// The vectors that CLORA_TEST_VECTORS names as FLOATSxREGISTERS, in place of the processor's:
+// compilers split vectors that are too wide for it, so every CPU runs the kernels of another's
+// registers.
+void take_test_vectors(Context& context) {
+  const char* const text = std::getenv("CLORA_TEST_VECTORS");
+  if (text == nullptr) return;
+  CpuVectors vectors;
+  if (std::sscanf(text, "%ux%u", &vectors.floats, &vectors.registers) != 2) {
+    throw std::runtime_error("CLORA_TEST_VECTORS must be FLOATSxREGISTERS, such as 4x32");
+  }
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast): the Context itself is not constant.
+  const_cast<Device&>(context.device()).vectors = vectors;
+}
+
 }  // namespace
 
 Context& context_of(Variant variant) {
@@ -55,6 +71,7 @@ Context& context_of(Variant variant) {
     config.variant = variant;
     config.self_test = false;  // a broken kernel must fail the test, not be replaced
     context = std::make_unique<Context>(config);
+    take_test_vectors(*context);
   }
   return *context;
 }

@@ -19,7 +19,9 @@
 //! clc: build on avx512_vnni: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0}
 //!     WEIGHT_PACKED
 //! clc: build on avx2: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0}
-//!     WEIGHT_PACKED {INT8_AVX2,INT8_AVX_VNNI}
+//!     WEIGHT_PACKED INT8_AVX2
+//! clc: build on avx2: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0}
+//!     WEIGHT_PACKED INT8_AVX_VNNI
 #include "gemm/cpu/gemm_skinny_epilogue_cpu.clh"
 #include "gemm/cpu/gemm_int8_cpu.clh"
 #include "gemm/gemm_problem.clh"
