@@ -1,6 +1,7 @@
 #include "tests/support/opencl_faults.hpp"
 
 #define CL_TARGET_OPENCL_VERSION 300
+#define CL_USE_DEPRECATED_OPENCL_1_2_APIS  // clCreateCommandQueue, which OpenCL 1.2 drivers need
 #include <CL/cl.h>
 #include <dlfcn.h>
 #include <fmt/format.h>

@@ -17,11 +17,11 @@ std::string start_of(std::string_view name, SvgAttributes attributes) {
 
 }  // namespace
 
-SvgAttribute::SvgAttribute(std::string_view name, std::string_view value)
-    : name(name), value(html_escaped(value)) {}
+SvgAttribute::SvgAttribute(std::string_view key, std::string_view text)
+    : name(key), value(html_escaped(text)) {}
 
-SvgAttribute::SvgAttribute(std::string_view name, double value)
-    : name(name), value(fmt::format("{}", value)) {}
+SvgAttribute::SvgAttribute(std::string_view key, double number)
+    : name(key), value(fmt::format("{}", number)) {}
 
 std::string svg_tenths(double coordinate) { return fmt::format("{:.1f}", coordinate); }
 

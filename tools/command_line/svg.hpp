@@ -12,10 +12,10 @@ struct SvgAttribute {
   std::string_view name;
   std::string value;
 
-  SvgAttribute(std::string_view name, std::string_view value);
-  SvgAttribute(std::string_view name, const char* value)
-      : SvgAttribute(name, std::string_view(value)) {}
-  SvgAttribute(std::string_view name, double value);  // in its shortest decimal form
+  SvgAttribute(std::string_view key, std::string_view text);
+  SvgAttribute(std::string_view key, const char* text)
+      : SvgAttribute(key, std::string_view(text)) {}
+  SvgAttribute(std::string_view key, double number);  // in its shortest decimal form
 };
 using SvgAttributes = std::initializer_list<SvgAttribute>;
 
