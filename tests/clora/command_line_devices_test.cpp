@@ -6,6 +6,8 @@
 #if defined(__x86_64__)
 #include <sys/platform/x86.h>
 #endif
+#include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "tests/support/driver_folder.hpp"
 #include "tests/support/program.hpp"
@@ -102,6 +104,37 @@ TEST_F(WithoutADevice, OfTheWantedKindNamesTheDriverThatDoesNotLoad) {
   const ProgramResult result = devices({"CLORA_DEVICE=gpu"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("no device matches 'gpu'"), HasSubstr("other.icd")));
+}
+
+// Of any device that is selected.
+ProgramResult verbose_devices(std::vector<std::string> environment) {
+  return test::run_clora(
+      {.arguments = {"devices", "--verbose", "--json"}, .environment = std::move(environment)});
+}
+
+TEST(DevicesVerbose, ReportCapabilitiesAndTheImplementationsOfOps) {
+  const ProgramResult result = verbose_devices({"CLORA_VARIANT=portable"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("matrix instruction: none"),
+                    HasSubstr("implementations in the variant portable:"),
+                    HasSubstr("attention (512 rows, heads of 64): flash "
+                              "(attention_flash.cl)\n"),
+                    HasSubstr("  not wgmma: it needs wgmma"),
+                    HasSubstr("  not mma: it needs mma.sync"), HasSubstr("rms_norm: portable")));
+  const auto devices = result.json_lines().at(0).at("devices");
+  const auto selected = std::ranges::find_if(devices, [](const auto& d) { return d.at("taken"); });
+  EXPECT_EQ(selected->at("capabilities").at("matrix instruction"), "none");
+  EXPECT_EQ(selected->at("implementations").at(0).at("family"), "gemm");
+}
+
+TEST(DevicesVerbose, ReportTheForcedImplementation) {
+  const ProgramResult result =
+      verbose_devices({"CLORA_VARIANT=portable", "CLORA_IMPL=attention_backward:portable"});
+  EXPECT_THAT(result.err, HasSubstr("attention_backward (512 rows, heads of 64): portable "
+                                    "(attention_backward.cl)\n"));
+  const ProgramResult refused = verbose_devices({"CLORA_IMPL=gemm:fastest"});
+  EXPECT_THAT(refused.err, HasSubstr("none: implementations: gemm:fastest does not exist; those"));
 }
 
 #if defined(__x86_64__)
