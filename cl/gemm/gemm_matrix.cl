@@ -1,7 +1,7 @@
 // gemm_matrix: products of bf16 matrices on a GPU's matrix unit (matrix_unit.clh).
 //
-//   y [M, C] = x [M, K] w [C, K]^T + s [M, R] u [R, C] + addend + bias
-//   TRANSPOSED         y [M, C] = x [M, K] w [K, C] + s [M, R] u [R, C] + addend
+//   y [M, C] = alpha x [M, K] w [C, K]^T + beta s [M, R] u [R, C] + addend + bias
+//   TRANSPOSED         y [M, C] = alpha x [M, K] w [K, C] + beta s [M, R] u [R, C] + addend
 //   SHRINK=16, 32, 48 or 64, at least R: the shrink is fused: saved = shrink_scale * x a [R, K]^T,
 //                      and the left operand of u is bf16(term_scale * saved); a is passed as s
 //   PROBLEMS=2 or 3    grouped problems of one x: y_i [M, C_i] = x w_i^T + s_i u_i + bias_i;
@@ -206,6 +206,7 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void gemm_matrix(
   }
 #endif
 #if HAS_RANKS
+  scale_sums(&sums, p.rank_scale);
   for (uint n = step_stages; n < stages; ++n) {
     const uint at = n % STAGES * STAGE_BYTES;
     const uint r = (IS_SUM ? (n - step_stages) % rank_stages : n - step_stages) * STEPS;
@@ -221,6 +222,7 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void gemm_matrix(
     NEXT_STAGE
   }
 #endif
+  scale_sums(&sums, p.scale);
   const Extras extras = {addend, OF(problem, bias)};
 #ifdef SPLIT_K
   store_sums(unit, y + (size_t)slice * p.M * tile.C, &sums, extras, tile, part);

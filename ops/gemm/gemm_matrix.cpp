@@ -26,25 +26,25 @@ constexpr std::int64_t kMaxShrink = 64;
 // Columns of y that are stored together if its rows are a multiple of them.
 constexpr std::int64_t kAlignedColumns = 8;
 
-std::uint32_t units_of(const Context& context) {
-  return std::max(1U, context.device().compute_units);
-}
+// Local memory of a compute unit: the least of the GPUs with mma.sync, and Hopper's.
+constexpr std::uint32_t kUnitBytes = 100 << 10U;
+constexpr std::uint32_t kHopperUnitBytes = 227 << 10U;
+// A separate launch for the shrink, next to its own time.
+constexpr double kShrinkLaunch = 4;
 
 std::uint32_t shrink_of(const GemmProduct& p) {
-  if (!p.has_shrink()) return 0;
-  return static_cast<std::uint32_t>(round_up(u32(p.rank()), kStepRanks));
+  return p.has_shrink() ? round_up(u32(p.rank()), kStepRanks) : 0;
 }
 
-GemmMatrixSize size_of(std::uint32_t units, Problems problems) {
+GemmMatrixSize size_of(Problems problems) {
   const GemmProduct& first = problems.front();
   GemmMatrixSize size{.rows = u32(first.rows()),
-                      .units = units,
                       .shrink = shrink_of(first),
                       .may_split = problems.size() == 1 && !first.has_shrink()};
   for (std::size_t i = 0; i < problems.size(); ++i) {
     const GemmProduct& p = problems[i];
     if (i == 0 || !p.backward) size.columns.at(i) = u32(p.columns());
-    size.k = (p.backward ? size.k : 0) + u32(p.k() + (p.has_shrink() ? 0 : p.rank()));
+    size.k = (p.backward ? size.k : 0) + u32(p.k() + p.rank());
   }
   return size;
 }
@@ -55,16 +55,16 @@ struct Operands {
 };
 
 // t in bf16; `given` is the caller's bf16 copy, or empty.
-Bf16Rows bf16_rows_of(Batch& batch, const Tensor& t, const Tensor& given, float scale = 1) {
-  return given.empty() ? record_bf16_rows(batch, t, scale) : record_bf16_rows(batch, given, scale);
+Bf16Rows bf16_rows_of(Batch& batch, const Tensor& t, const Tensor& given) {
+  return record_bf16_rows(batch, given.empty() ? t : given);
 }
 
 Operands operands_of(Batch& batch, const GemmProduct& p, const Bf16Rows& x) {
-  Operands of{x, record_bf16_rows(batch, p.w, p.alpha), x, x};
+  Operands of{x, record_bf16_rows(batch, p.w), x, x};
   if (p.rank() == 0) return of;
   const LowRankTerm& term = p.low_rank;
-  // The kernel scales a fused s; otherwise the smaller operand is scaled as it is cast.
-  of.s = p.has_shrink() ? bf16_rows_of(batch, term.a, term.a_bf16) : record_bf16_rows(batch, term.s, term.scale);
+  of.s =
+      p.has_shrink() ? bf16_rows_of(batch, term.a, term.a_bf16) : record_bf16_rows(batch, term.s);
   of.u = bf16_rows_of(batch, term.u, term.u_bf16);
   return of;
 }
@@ -102,19 +102,28 @@ Defines defines_of(MatrixUnitChoice unit, Problems problems, const GemmMatrixTil
 GemmMatrixProblem problem_of(Problems problems, std::span<const Operands> operands,
                              const GemmMatrixTiles& tiles) {
   const GemmProduct& first = problems.front();
-  GemmMatrixProblem problem{.M = u32(first.rows()),
-                            .R = u32(first.rank()),
-                            .C = {},
-                            .K = {},
-                            .x_stride = {},
-                            .w_stride = {},
-                            .s_stride = {},
-                            .u_stride = {},
-                            .split_rows = u32(first.split_rows > 0 ? first.split_rows : first.rows()),
-                            .group_m = kGroupM,
-                            .slices = tiles.slices,
-                            .shrink_scale = first.low_rank.a_scale,
-                            .term_scale = first.low_rank.scale};
+  GemmMatrixProblem problem{
+      .M = u32(first.rows()),
+      .R = u32(first.rank()),
+      .C = {},
+      .K = {},
+      .x_stride = {},
+      .w_stride = {},
+      .s_stride = {},
+      .u_stride = {},
+      .split_rows = u32(first.split_rows > 0 ? first.split_rows : first.rows()),
+      .group_m = kGroupM,
+      .slices = tiles.slices,
+      .shrink_scale = first.low_rank.a_scale,
+      .term_scale = first.low_rank.scale,
+      .scale = first.rank() == 0 ? first.alpha : 1,
+      .rank_scale = first.alpha};
+  const bool takes_s = first.rank() > 0 && !first.has_shrink();
+  if (takes_s && first.low_rank.scale == 0) problem.R = 0;
+  if (takes_s && first.low_rank.scale != 0) {
+    problem.scale = first.low_rank.scale;
+    problem.rank_scale = first.alpha / problem.scale;
+  }
   for (std::size_t i = 0; i < problems.size(); ++i) {
     const auto& [x, w, s, u] = operands[i];
     problem.C[i] = u32(problems[i].columns());
@@ -156,11 +165,11 @@ std::vector<Argument> arguments_of(Problems problems, std::span<const Operands> 
 
 void record_sum_of_slices(Batch& batch, const GemmProduct& p, const Tensor& parts,
                           const Defines& defines) {
-  Launch launch{batch.context().kernel(kGemmMatrix, "gemm_matrix_sum_slices", defines),
-                {},
-                {static_cast<double>(parts.elements()),
-                 static_cast<double>(parts.bytes() + p.y.bytes())},
-                p.backward ? "gemm/backward" : "gemm/forward"};
+  Launch launch{
+      batch.context().kernel(kGemmMatrix, "gemm_matrix_sum_slices", defines),
+      {},
+      {static_cast<double>(parts.elements()), static_cast<double>(parts.bytes() + p.y.bytes())},
+      p.backward ? "gemm/backward" : "gemm/forward"};
   const std::size_t group = reduction_group(batch.context().device());
   launch.grid = groups_of(group, divide_up(static_cast<std::size_t>(p.y.elements()), group));
   batch.launch(std::move(launch), p.y, parts, or_else(p.addend, p.y), or_else(p.bias, parts),
@@ -188,44 +197,71 @@ void record_in_tiles(Batch& batch, Problems problems, MatrixUnitChoice unit,
   if (tiles.slices > 1) record_sum_of_slices(batch, p, parts, defines);
 }
 
+GemmMatrixLaunch launch_of(const GemmMatrixDevice& device, std::vector<GemmProduct> problems) {
+  const GemmMatrixTiles tiles = choose_gemm_matrix_tiles(device.units, size_of(problems));
+  std::string options = defines_of(device.unit, problems, tiles).text();
+  return {std::move(problems), {device.unit, tiles, std::move(options)}};
+}
+
+// The products that compute s, and the problems with s as an input.
+std::vector<GemmProduct> shrinks_of(Problems problems) {
+  std::vector<GemmProduct> shrinks;
+  for (const GemmProduct& p : problems) {
+    const LowRankTerm& term = p.low_rank;
+    shrinks.push_back({.y = term.s,
+                       .x = p.x,
+                       .w = term.a_bf16.empty() ? term.a : term.a_bf16,
+                       .addend = {},
+                       .bias = {},
+                       .low_rank = {},
+                       .alpha = term.a_scale});
+  }
+  return shrinks;
+}
+std::vector<GemmProduct> without_shrinks(Problems problems) {
+  std::vector<GemmProduct> all(problems.begin(), problems.end());
+  for (GemmProduct& p : all) p.low_rank.a = {};
+  return all;
+}
+
 }  // namespace
 
-bool gemm_matrix_fuses_shrink(const Context& context, const GemmProduct& p) {
-  if (p.backward || p.rank() > kMaxShrink) return false;
-  GemmProduct apart = p;
-  apart.low_rank.a = {};
-  GemmProduct shrink = apart;
-  const std::uint32_t units = units_of(context);
-  const GemmMatrixSize size = size_of(units, {&apart, 1});
-  return gemm_matrix_shrink_pays(size, shrink_of(p));
+GemmMatrixDevice gemm_matrix_device(const Context& context) {
+  const Device& device = context.device();
+  const bool is_hopper = device.matrix_unit == MatrixUnit::wgmma;
+  return {matrix_unit_of(context),
+          {std::max(1U, device.compute_units), is_hopper ? kHopperUnitBytes : kUnitBytes}};
 }
 
-bool gemm_matrix_can_group(const Context& context, Problems problems) {
-  return can_be_grouped(problems) && std::ranges::all_of(problems, [&](const GemmProduct& p) {
-           return !p.has_shrink() || gemm_matrix_fuses_shrink(context, p);
-         });
-}
-
-GemmMatrixProgram gemm_matrix_program(MatrixUnitChoice unit, std::uint32_t units,
-                                      Problems problems) {
-  const GemmMatrixTiles tiles = choose_gemm_matrix_tiles(size_of(units, problems));
-  return {unit, tiles, defines_of(unit, problems, tiles).text()};
+std::vector<GemmMatrixLaunch> gemm_matrix_launches(const GemmMatrixDevice& device,
+                                                   Problems problems) {
+  const GemmProduct& first = problems.front();
+  std::vector<GemmProduct> all(problems.begin(), problems.end());
+  if (!first.has_shrink()) return {launch_of(device, std::move(all))};
+  GemmMatrixLaunch shrink = launch_of(device, shrinks_of(problems));
+  GemmMatrixLaunch apart = launch_of(device, without_shrinks(problems));
+  if (!first.backward && first.rank() <= kMaxShrink) {
+    GemmMatrixLaunch fused = launch_of(device, std::move(all));
+    const double time = shrink.program.tiles.time + kShrinkLaunch + apart.program.tiles.time;
+    if (fused.program.tiles.time <= time) return {std::move(fused)};
+  }
+  return {std::move(shrink), std::move(apart)};
 }
 
 GemmMatrixProgram gemm_matrix_program_like(const GemmMatrixProgram& program, Problems problems) {
   constexpr std::uint32_t kTestedSlices = 3;
-  const GemmMatrixSize size = size_of(1, problems);
   GemmMatrixTiles tiles = program.tiles;
-  tiles.count = gemm_matrix_tile_count(tiles.tile, size.rows, size.columns);
-  tiles.slices =
-      std::min({tiles.slices, kTestedSlices, divide_up(u32(problems.front().k()), tiles.tile.steps)});
+  tiles.count = gemm_matrix_tile_count(tiles.tile, size_of(problems));
+  tiles.slices = std::min(
+      {tiles.slices, kTestedSlices, divide_up(u32(problems.front().k()), tiles.tile.steps)});
   return {program.unit, tiles, defines_of(program.unit, problems, tiles).text()};
 }
 
 void record_gemm_matrix(Batch& batch, Problems problems) {
-  const MatrixUnitChoice unit = matrix_unit_of(batch.context());
-  const GemmMatrixProgram program = gemm_matrix_program(unit, units_of(batch.context()), problems);
-  record_in_tiles(batch, problems, unit, program.tiles);
+  for (const auto& [launched, program] :
+       gemm_matrix_launches(gemm_matrix_device(batch.context()), problems)) {
+    record_in_tiles(batch, launched, program.unit, program.tiles);
+  }
 }
 
 void record_gemm_matrix_by(Batch& batch, Problems problems, const GemmMatrixProgram& program) {
