@@ -32,6 +32,18 @@
 //!     STAGES=3 Y_BF16 ALIGNED BIAS SHRINK=16 SAVED_BF16
 //! clc: build on mma: MMA_SYNC TILE_ROWS=128 TILE_COLUMNS=256 SUB_ROWS=64 SUB_COLUMNS=64 STEPS=32
 //!     STAGES=3 Y_BF16 ALIGNED ADDEND LOW_RANK TRANSPOSED PROBLEMS=2
+//! clc: build on mfma: MFMA TILE_ROWS=128 TILE_COLUMNS=128 SUB_ROWS=64 SUB_COLUMNS=64 STEPS=32
+//!     STAGES=3 Y_BF16 ALIGNED LOW_RANK TRANSPOSED
+//! clc: build on wmma_gfx11: WMMA_GFX11 TILE_ROWS=64 TILE_COLUMNS=64 SUB_ROWS=32 SUB_COLUMNS=32
+//!     STEPS=64 STAGES=3 Y_BF16 ALIGNED LOW_RANK TRANSPOSED
+//! clc: build on wmma_gfx12: WMMA_GFX12 TILE_ROWS=128 TILE_COLUMNS=128 SUB_ROWS=64 SUB_COLUMNS=64
+//!     STEPS=32 STAGES=3 Y_BF16 ALIGNED LOW_RANK TRANSPOSED
+//! clc: build on xmx: XMX TILE_ROWS=32 TILE_COLUMNS=64 SUB_ROWS=16 SUB_COLUMNS=32 STEPS=64 STAGES=4
+//!     Y_BF16 ALIGNED
+//! clc: budget of gemm_matrix on gfx90a spills=0
+//! clc: budget of gemm_matrix on gfx942 spills=0
+//! clc: budget of gemm_matrix on gfx1100 spills=0
+//! clc: budget of gemm_matrix on gfx1201 spills=0
 //! clc: build MMA_SYNC EMULATED TILE_ROWS=32 TILE_COLUMNS=64 SUB_ROWS=16 SUB_COLUMNS=32 STEPS=32
 //!     STAGES=3 SHRINK=16 BIAS
 //! clc: build MMA_SYNC EMULATED TILE_ROWS=32 TILE_COLUMNS=64 SUB_ROWS=16 SUB_COLUMNS=32 STEPS=32
@@ -132,7 +144,7 @@ INLINED uint stages_of(uint steps) { return (steps + STEPS - 1) / STEPS; }
 #define COPY_ALL(n) \
   UNROLL for (uint portion = 0; portion < PORTIONS; ++portion) COPY_STAGE(n, portion)
 
-__attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void gemm_matrix(
+SUBGROUP_OF_LANES __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void gemm_matrix(
     EACH(__global RESULT_TYPE*, y), EACH(__global const ushort*, x),
     EACH(__global const ushort*, w), EACH(__global const ushort*, s),
     EACH(__global const ushort*, u), EACH(__global SAVED_TYPE*, saved),

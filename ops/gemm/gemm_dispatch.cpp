@@ -216,8 +216,8 @@ bool packed_cpu_passed(Context& context, const GemmProduct& p) {
 constexpr GemmImplementation kImplementations[] = {
     {"wgmma", kGemmWgmma, needs_wgmma, many_rows_refusal, wgmma_passed, gemm_wgmma_fuses_shrink,
      record_wgmma, true, true, wgmma_can_group, record_gemm_wgmma},
-    {"matrix", kGemmMatrix, needs_mma, many_rows_refusal, matrix_passed, matrix_computes_shrink,
-     record_matrix, true, true, matrix_can_group, record_gemm_matrix},
+    {"matrix", kGemmMatrix, needs_matrix_unit, many_rows_refusal, matrix_passed,
+     matrix_computes_shrink, record_matrix, true, true, matrix_can_group, record_gemm_matrix},
     {"skinny_int8_cpu", kGemmSkinnyInt8, needs_cpu, skinny_int8_refusal, skinny_int8_cpu_passed,
      never_fuses, record_gemm_skinny_int8},
     {"skinny_packed_cpu", kGemmSkinnyPacked, needs_cpu, skinny_packed_refusal,

@@ -26,9 +26,13 @@ constexpr std::int64_t kMaxShrink = 64;
 // Columns of y that are stored together if its rows are a multiple of them.
 constexpr std::int64_t kAlignedColumns = 8;
 
-// Local memory of a compute unit: the least of the GPUs with mma.sync, and Hopper's.
-constexpr std::uint32_t kUnitBytes = 100 << 10U;
+// Local memory of a compute unit: the least of the GPUs with mma.sync, and Hopper's. NVIDIA's
+// driver reports the limit of arguments, 48 KiB; arrays of kernels may be larger.
+constexpr std::uint32_t kMmaUnitBytes = 100 << 10U;
 constexpr std::uint32_t kHopperUnitBytes = 227 << 10U;
+// Elements of y of a sub-group, of which each lane has an even part in registers: 128 of 255, and
+// on Intel's, whose sub-groups have 16 lanes, 64 of 128.
+constexpr std::uint32_t kMatrixSums = 64 * 64, kXmxSums = 32 * 32;
 // A separate launch for the shrink, next to its own time.
 constexpr double kShrinkLaunch = 4;
 
@@ -228,9 +232,13 @@ std::vector<GemmProduct> without_shrinks(Problems problems) {
 
 GemmMatrixDevice gemm_matrix_device(const Context& context) {
   const Device& device = context.device();
-  const bool is_hopper = device.matrix_unit == MatrixUnit::wgmma;
-  return {matrix_unit_of(context),
-          {std::max(1U, device.compute_units), is_hopper ? kHopperUnitBytes : kUnitBytes}};
+  const std::uint32_t units = std::max(1U, device.compute_units);
+  const MatrixUnitChoice unit = matrix_unit_of(context);
+  if (device.matrix_unit == MatrixUnit::wgmma)
+    return {unit, {units, kHopperUnitBytes, kMatrixSums}};
+  if (unit.unit == MatrixUnit::mma) return {unit, {units, kMmaUnitBytes, kMatrixSums}};
+  const auto local_bytes = static_cast<std::uint32_t>(device.local_memory_bytes);
+  return {unit, {units, local_bytes, unit.unit == MatrixUnit::xmx ? kXmxSums : kMatrixSums}};
 }
 
 std::vector<GemmMatrixLaunch> gemm_matrix_launches(const GemmMatrixDevice& device,

@@ -34,6 +34,7 @@ constexpr std::uint32_t kReservedBytes = 1024;  // of local memory, by each work
 
 std::uint32_t resident(const GemmMatrixTile& tile, const GemmMatrixUnits& units,
                        std::uint32_t shrink) {
+  if (tile.sub_rows * tile.sub_columns > units.most_sums) return 0;
   const std::uint32_t by_memory = units.local_bytes / (tile.local_bytes(shrink) + kReservedBytes);
   return std::min(tile.most_resident, by_memory);
 }

@@ -31,7 +31,8 @@ std::span<const GemmMatrixTile> gemm_matrix_tiles();
 // The GPU's part in the choice.
 struct GemmMatrixUnits {
   std::uint32_t count = 1;
-  std::uint32_t local_bytes = 0;  // of one, for all of its work-groups
+  std::uint32_t local_bytes = 0;   // of one, for all of its work-groups
+  std::uint32_t most_sums = 4096;  // elements of y that a sub-group has registers for
 };
 
 // The sizes that decide the tiling of a product.
@@ -50,7 +51,8 @@ struct GemmMatrixTiles {
   std::uint32_t slices = 1;  // of a tile's K extent
   double time = 0;           // estimated microseconds on an H100, its memory aside
 };
-// The tile and the number of slices with the least time. REQUIRES: local memory for one of them.
+// The tile and the number of slices with the least time; without rows, and with the largest time,
+// if no tile fits the local memory, which can happen only with a shrink.
 GemmMatrixTiles choose_gemm_matrix_tiles(const GemmMatrixUnits& units, const GemmMatrixSize& size);
 
 // Tiles of `tile` that cover all outputs.

@@ -20,7 +20,6 @@ using test::add_low_rank_reference;
 using test::rounded_to_bf16;
 using test::to_double;
 
-constexpr MatrixUnitChoice kEmulated{MatrixUnit::mma, true};
 // Tiles that build fast, with sub-groups in both dimensions.
 constexpr GemmMatrixTile kSmallTile{32, 64, 16, 32, 32, 3, 1, 0, 0};
 constexpr GemmMatrixTile kWideStages{32, 64, 32, 16, 64, 2, 1, 0, 0};
@@ -115,7 +114,7 @@ class GemmMatrix : public testing::Test {
   void record(const std::vector<GemmProduct>& problems, const GemmMatrixTile& tile,
               std::uint32_t slices = 1) {
     const GemmProduct& first = problems.front();
-    GemmMatrixProgram program{kEmulated, {.tile = tile, .slices = slices}, {}};
+    GemmMatrixProgram program{{unit_, true}, {.tile = tile, .slices = slices}, {}};
     if (first.has_shrink()) {
       program.tiles.shrink = static_cast<std::uint32_t>((first.rank() + 15) / 16 * 16);
     }
@@ -166,6 +165,7 @@ class GemmMatrix : public testing::Test {
   }
 
   std::vector<test::Output> saved_;
+  MatrixUnit unit_ = MatrixUnit::mma;
 
  private:
   std::uint32_t seed_ = 1;
@@ -198,6 +198,24 @@ TEST_F(GemmMatrix, AFusedShrinkIsSavedAndMultiplied) {
                 .shrink = Shrink::fused,
                 .type = DType::bf16,
                 .alpha = 2},
+               kSmallTile);
+}
+
+class GemmOnUnits : public GemmMatrix, public testing::WithParamInterface<MatrixUnit> {};
+INSTANTIATE_TEST_SUITE_P(Units, GemmOnUnits,
+                         testing::Values(MatrixUnit::mfma, MatrixUnit::wmma_gfx11,
+                                         MatrixUnit::wmma_gfx12, MatrixUnit::xmx),
+                         [](const auto& unit) { return std::string(name_of(unit.param)); });
+
+// Their lanes hold sums in other places.
+TEST_P(GemmOnUnits, AProductWithAFusedShrinkIsRight) {
+  unit_ = GetParam();
+  expect_right({.rows = 70,
+                .shape = {136, 72},
+                .rank = 7,
+                .shrink = Shrink::fused,
+                .type = DType::bf16,
+                .addend = true},
                kSmallTile);
 }
 
@@ -266,7 +284,8 @@ TEST_F(GemmMatrix, ASumOfProblemsIsTheSumOfEach) {
 }
 
 // The choice of tiles.
-constexpr GemmMatrixUnits kHopper{132, 227U << 10U}, kAda{128, 100U << 10U};
+constexpr GemmMatrixUnits kHopper{132, 227U << 10U}, kAda{128, 100U << 10U},
+    kArc{160, 64U << 10U, 32 * 32};
 
 GemmMatrixTiles chosen(const GemmMatrixUnits& units, std::uint32_t rows, std::uint32_t columns,
                        std::uint32_t k, std::uint32_t shrink = 0) {
@@ -275,13 +294,15 @@ GemmMatrixTiles chosen(const GemmMatrixUnits& units, std::uint32_t rows, std::ui
       {.rows = rows, .columns = {columns}, .k = k, .shrink = shrink, .may_split = shrink == 0});
 }
 
-TEST(GemmMatrixTiles, FitTheLocalMemoryOfTheGpu) {
-  for (const GemmMatrixUnits& units : {kHopper, kAda}) {
+TEST(GemmMatrixTiles, FitTheLocalMemoryAndTheRegistersOfTheGpu) {
+  for (const GemmMatrixUnits& units : {kHopper, kAda, kArc}) {
     for (const std::uint32_t rows : {5U, 17U, 64U, 300U, 8192U}) {
       for (const std::uint32_t columns : {8U, 128U, 896U, 18944U}) {
         for (const std::uint32_t shrink : {0U, 16U, 64U}) {
           const GemmMatrixTiles tiles = chosen(units, rows, columns, 896, shrink);
+          if (shrink > 0 && tiles.tile.rows == 0) continue;  // no tile fits with a
           EXPECT_LT(tiles.tile.local_bytes(shrink), units.local_bytes) << rows << " x " << columns;
+          EXPECT_LE(tiles.tile.sub_rows * tiles.tile.sub_columns, units.most_sums);
           EXPECT_GE(std::uint64_t{tiles.count} * tiles.tile.rows * tiles.tile.columns,
                     std::uint64_t{rows} * columns);
         }

@@ -617,7 +617,7 @@ TEST_P(GemmRefuses, MatricesThatDoNotFit) {
   EXPECT_THAT(forward_error(f32({4, 8}), f32({4, 5}), w), HasSubstr("x must be f32 [4, 6]"));
   EXPECT_THAT(forward_error(f32({4, 7}), f32({4, 6}), w), HasSubstr("y must be f32 [4, 8]"));
   EXPECT_THAT(forward_error(f32({4, 8}), Tensor(), w),
-              HasSubstr("x must be a matrix of f32 or bf16"));
+              HasSubstr("x must be a matrix of f32, bf16 or f16"));
   EXPECT_THAT(backward_error(f32({4, 6}), f32({4, 7}), w), HasSubstr("dy must be f32 [4, 8]"));
   EXPECT_THAT(backward_error(f32({4, 7}), f32({4, 8}), w), HasSubstr("dx must be f32 [4, 6]"));
   const Tensor integers = context().allocate({8, 6}, DType::i32, MemoryTag::scratch);
