@@ -10,8 +10,10 @@
 #include "ops/dispatch/integer_products.hpp"
 #include "ops/dispatch/requirements.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
+#include "ops/gemm/gemm_groups.hpp"
 #include "ops/gemm/gemm_hopper.hpp"
-#include "ops/gemm/gemm_mma.hpp"
+#include "ops/gemm/gemm_matrix.hpp"
+#include "ops/gemm/gemm_matrix_self_test.hpp"
 #include "ops/gemm/gemm_wgmma_self_test.hpp"
 
 namespace clora {
@@ -145,6 +147,14 @@ bool wgmma_passed(Context& context, const GemmProduct& p) {
 bool wgmma_can_group(Context& context, std::span<const GemmProduct> problems) {
   return gemm_wgmma_can_group(context, problems) && gemm_wgmma_passed(context, problems);
 }
+bool matrix_passed(Context& context, const GemmProduct& p) {
+  return gemm_matrix_passed(context, {&p, 1});
+}
+bool matrix_computes_shrink(const Context&, const GemmProduct&) { return true; }
+bool matrix_can_group(Context& context, std::span<const GemmProduct> problems) {
+  return can_be_grouped(problems) && gemm_matrix_passed(context, problems);
+}
+void record_matrix(Batch& batch, const GemmProduct& p) { record_gemm_matrix(batch, {&p, 1}); }
 void record_wgmma(Batch& batch, const GemmProduct& p) { record_gemm_wgmma(batch, {&p, 1}); }
 
 bool skinny_cpu_passed(Context& context, const GemmProduct& p) {
@@ -206,8 +216,8 @@ bool packed_cpu_passed(Context& context, const GemmProduct& p) {
 constexpr GemmImplementation kImplementations[] = {
     {"wgmma", kGemmWgmma, needs_wgmma, many_rows_refusal, wgmma_passed, gemm_wgmma_fuses_shrink,
      record_wgmma, true, true, wgmma_can_group, record_gemm_wgmma},
-    {"mma", kGemmMma, needs_mma, many_rows_refusal, gemm_mma_passed, never_fuses, record_gemm_mma,
-     true},
+    {"matrix", kGemmMatrix, needs_matrix_unit, many_rows_refusal, matrix_passed,
+     matrix_computes_shrink, record_matrix, true, true, matrix_can_group, record_gemm_matrix},
     {"skinny_int8_cpu", kGemmSkinnyInt8, needs_cpu, skinny_int8_refusal, skinny_int8_cpu_passed,
      never_fuses, record_gemm_skinny_int8},
     {"skinny_packed_cpu", kGemmSkinnyPacked, needs_cpu, skinny_packed_refusal,

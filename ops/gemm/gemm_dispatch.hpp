@@ -14,7 +14,8 @@ struct GemmImplementation {
   const char* (*unavailable)(const Context&);
   const char* (*refusal)(const Context&, const GemmProduct&);
   bool (*passed)(Context&, const GemmProduct&);
-  // Whether it computes the shrink of a product in its own launch. The only place that decides it.
+  // Whether it computes the shrink of a product, fused or in a launch of its own. The only place
+  // that decides it.
   bool (*fuses_shrink)(const Context&, const GemmProduct&);
   // REQUIRES: no refusal; a shrink only if fuses_shrink(); s is f32 unless takes_bf16_s.
   void (*record)(Batch&, const GemmProduct&);

@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "ops/gemm/gemm_groups.hpp"
 #include "ops/hopper/tensor_maps.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/fail.hpp"
@@ -14,7 +15,7 @@
 namespace clora {
 namespace {
 
-constexpr std::size_t kMaxProblems = 3;
+constexpr std::size_t kMaxProblems = kMaxGemmGroup;
 constexpr std::size_t kProblemMaps = 5;
 constexpr std::uint32_t kTileRows = 128;
 constexpr std::uint32_t kBoxRows = 64;  // of y, and of an operand with K along its rows
@@ -268,19 +269,9 @@ bool gemm_wgmma_fuses_shrink(const Context& context, const GemmProduct& p) {
 }
 
 bool gemm_wgmma_can_group(const Context& context, std::span<const GemmProduct> problems) {
-  if (problems.size() < 2 || problems.size() > kMaxProblems) return false;
-  const GemmProduct& first = problems.front();
-  return std::ranges::all_of(problems, [&](const GemmProduct& p) {
-    const bool alike = p.y.type() == first.y.type() && p.rank() == first.rank() &&
-                       p.bias.empty() == first.bias.empty() && p.alpha == 1 && is_aligned(p);
-    const LowRankTerm &a = p.low_rank, &b = first.low_rank;
-    const bool alike_terms =
-        p.rank() == 0 || (a.s.type() == b.s.type() && a.scale == b.scale &&
-                          a.a_scale == b.a_scale && a.a.empty() == b.a.empty());
-    if (!alike || !alike_terms) return false;
-    if (p.backward) return !p.has_shrink();
-    return p.addend.empty() && (!p.has_shrink() || gemm_wgmma_fuses_shrink(context, p));
-  });
+  return can_be_grouped(problems) && std::ranges::all_of(problems, [&](const GemmProduct& p) {
+           return !p.has_shrink() || gemm_wgmma_fuses_shrink(context, p);
+         });
 }
 
 WgmmaProgram gemm_wgmma_program(std::uint32_t units, std::span<const GemmProduct> problems) {

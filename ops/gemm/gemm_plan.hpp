@@ -24,11 +24,12 @@ struct GemmTiles {
   static constexpr std::uint32_t kColumns = 32;
   // A product of fewer rows is skinny: its own kernel is faster than a mostly empty tile.
   static constexpr std::uint32_t kSkinnyRows = 12;
-  // The limits of cl/gemm/gemm_skinny.cl, the kernel that is not for CPUs: in general, and in
-  // variant wgmma, whose kernel for more rows reads w as fast. On an H200, cl/gemm/gemm_skinny.cl
-  // takes 48, 53, 104 and 199 us for 18944 x 3584 with 1, 4, 8 and 16 rows.
+  // The limits of cl/gemm/gemm_skinny.cl, the kernel that is not for CPUs: in general, and with a
+  // matrix unit, whose kernels for more rows read w as fast. On an H200, cl/gemm/gemm_skinny.cl
+  // takes 48, 53, 104 and 199 us for 18944 x 3584 with 1, 4, 8 and 16 rows; on an H100,
+  // cl/gemm/gemm_matrix.cl takes 52 us with 16.
   static constexpr std::uint32_t kSkinnyRowsPortable = 17;
-  static constexpr std::uint32_t kSkinnyRowsWgmma = 5;
+  static constexpr std::uint32_t kSkinnyRowsMatrix = 5;
   // Up to this many columns the f32 kernel computes half a tile.
   static constexpr std::uint32_t kNarrowColumns = 16;
 
@@ -54,9 +55,9 @@ GemmTiles gemm_bf16_tiles(const Device& device, Variant variant);
 
 // Whether a forward product of `rows` rows is skinny (small M) in this variant.
 constexpr bool is_skinny(Variant variant, std::int64_t rows) {
-  return rows < (is_for_cpus(variant)        ? GemmTiles::kSkinnyRows
-                 : variant == Variant::wgmma ? GemmTiles::kSkinnyRowsWgmma
-                                             : GemmTiles::kSkinnyRowsPortable);
+  return rows < (is_for_cpus(variant)       ? GemmTiles::kSkinnyRows
+                 : has_matrix_unit(variant) ? GemmTiles::kSkinnyRowsMatrix
+                                            : GemmTiles::kSkinnyRowsPortable);
 }
 
 // Whether a product's operands are rounded to bf16 in this variant. Those of skinny forward

@@ -258,8 +258,8 @@ std::vector<Family> families() {
          record_gemm(t.batch(), t.output({1, 80}), t.input({1, 64}), t.input({80, 64}));
        },
        Variant::wgmma},
-      {"gemm_mma",
-       {"gemm_mma.cl", "2 * k + lane / 16", "2 * k"},
+      {"gemm_matrix",
+       {"gemm_matrix_stages.clh", "rows - 1) * stride", "rows - 2) * stride"},
        [](SelfTest& t) {
          record_gemm(t.batch(), t.output({40, 80}), t.input({40, 64}), t.input({80, 64}));
        },
