@@ -3,6 +3,7 @@
 #include "ops/attention/attention_cpu.hpp"
 #include "ops/attention/attention_flash.hpp"
 #include "ops/attention/attention_hopper.hpp"
+#include "ops/attention/attention_matrix.hpp"
 #include "ops/attention/attention_portable.hpp"
 #include "ops/dispatch/requirements.hpp"
 
@@ -21,6 +22,8 @@ constexpr AttentionImplementation kForward[] = {
      attention_wgmma_passed, record_attention_wgmma, true, true},
     {"wgmma", kAttentionWgmma128, needs_wgmma, attention_wgmma128_refusal, attention_wgmma_passed,
      record_attention_wgmma, true, true},
+    {"matrix", kAttentionMatrix, needs_any_matrix_unit, attention_matrix_refusal,
+     attention_matrix_passed, record_attention_matrix, true, true},
     {"decode_cpu", kAttentionDecodeCpu, needs_cpu, few_rows_refusal, attention_decode_cpu_passed,
      record_attention_decode_cpu},
     {"bf16_cpu", kAttentionBf16Cpu, needs_bf16_cpu, attention_bf16_cpu_refusal,
@@ -39,6 +42,8 @@ constexpr ImplementationList<AttentionImplementation> kForwardList{"attention", 
 constexpr AttentionBackwardImplementation kBackward[] = {
     {"wgmma", kAttentionBackwardWgmma, needs_wgmma, attention_backward_wgmma_refusal,
      attention_backward_wgmma_passed, record_attention_backward_wgmma, true},
+    {"matrix", kAttentionBackwardMatrix, needs_any_matrix_unit, attention_backward_matrix_refusal,
+     attention_backward_matrix_passed, record_attention_backward_matrix, true},
     {"bf16_cpu", kAttentionBackwardBf16Cpu, needs_bf16_cpu, attention_backward_bf16_cpu_refusal,
      attention_backward_bf16_cpu_passed, record_attention_backward_bf16_cpu},
     {"cpu", kAttentionBackwardCpu, needs_cpu, refuses_nothing, attention_backward_cpu_passed,

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "ops/activations.hpp"
+#include "ops/attention/attention_matrix.hpp"
 #include "ops/dispatch/cpu_vector_defines.hpp"
 #include "runtime/fail.hpp"
 
@@ -181,7 +182,7 @@ Cost attention_cost(const Shape& q, double pairs) {
 
 bool attention_rounds_to_bf16(Variant variant, std::int64_t T, std::int64_t E) {
   if (T <= AttentionSpec::kDecodeRows) return false;
-  if (variant == Variant::wgmma) return E == 64 || E == 128;
+  if (hands_on_bf16(variant)) return attention_matrix_supports(T, E);
   return has_cpu_matrix_unit(variant) && E % 32 == 0;
 }
 

@@ -46,6 +46,12 @@ inline const char* needs_matrix_unit(const Context& context) {
   return has ? nullptr : "it needs a matrix unit that is not Hopper's, and precision auto";
 }
 
+// A unit of cl/matrix, also on Hopper, for work that has no kernels over wgmma.
+inline const char* needs_any_matrix_unit(const Context& context) {
+  const bool has = context.capabilities().matrix != MatrixInstruction::none;
+  return has ? nullptr : "it needs a GPU's matrix unit, and precision auto";
+}
+
 // Hopper's warp-group matrix instructions.
 inline const char* needs_wgmma(const Context& context) {
   const bool has = context.capabilities().matrix == MatrixInstruction::wgmma;

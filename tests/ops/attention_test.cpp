@@ -59,8 +59,8 @@ struct Problem {
   // The problem with its operands rounded as the kernels of that variant round them.
   Problem cast_to_bf16(Variant variant) const {
     Problem copy = *this;
-    // Except for wgmma, the kernels scale q before rounding it, so scores are in units of log 2.
-    const float units = variant == Variant::wgmma ? 1 : scale * 1.44269504F;
+    // Kernels for CPUs scale q before rounding it, so scores are in units of log 2.
+    const float units = is_for_cpus(variant) ? scale * 1.44269504F : 1;
     const auto round = [](Floats& values, float factor) {
       for (float& x : values) x *= factor;
       const auto all = test::rounded_to_bf16(to_double(values));
