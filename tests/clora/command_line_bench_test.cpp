@@ -223,6 +223,7 @@ TEST_F(BenchCommand, WritesAReportForAnIssue) {
   }
   EXPECT_TRUE(report.at("capabilities").contains("extensions"));
   EXPECT_EQ(report.at("capabilities").at("driver"), report.at("device").at("driver"));
+  EXPECT_FALSE(report.at("implementations").empty());
   EXPECT_TRUE(report.at("matrix_unit_self_test").is_null());  // of cl/matrix
   EXPECT_TRUE(report.at("self_tests").empty());
   EXPECT_EQ(report.at("machine").at("peak_fma_gflops"), "200");
