@@ -11,8 +11,9 @@ namespace {
 constexpr LoraGradientImplementation kImplementations[] = {
     {"wgmma", kLoraWgmma, needs_wgmma, refuses_nothing, lora_gradient_wgmma_passed,
      record_gradients_wgmma, true, kMaxGradientProblems, lora_gradients_can_join},
-    {"matrix", kLoraMatrix, needs_matrix_unit, refuses_nothing, lora_gradient_matrix_passed,
-     record_gradients_matrix, true, kMaxMatrixGradients, lora_gradients_can_join},
+    {"matrix", kLoraMatrix, needs_matrix_unit, lora_gradient_matrix_refusal,
+     lora_gradient_matrix_passed, record_gradients_matrix, true, kMaxMatrixGradients,
+     lora_gradients_can_join},
     {"cpu", kLoraCpu, needs_cpu, refuses_nothing, lora_gradient_cpu_passed, record_gradient_cpu},
     {"portable", kLoraPortable, needs_nothing, refuses_nothing, needs_no_test,
      record_gradient_portable},

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "ops/dispatch/variant_dispatch.hpp"
+#include "ops/hopper/ptx.hpp"
 #include "ops/hopper/tensor_maps.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/integer_sizes.hpp"
@@ -163,6 +164,10 @@ LoraMatrixChunks lora_matrix_chunks(std::uint32_t row_stages, std::uint32_t stri
   const std::uint32_t stages =
       std::max(divide_up(row_stages, wanted), std::min(row_stages, kMinStages));
   return {divide_up(row_stages, stages), stages};
+}
+
+const char* lora_gradient_matrix_refusal(const Context& context, const LoraGradientProduct&) {
+  return has_ptx(context.device()) ? nullptr : "it reads tensors by their addresses";
 }
 
 bool lora_gradient_matrix_passed(Context& context, const LoraGradientProduct& p) {

@@ -23,6 +23,8 @@ struct LoraGradientTiles {
 // The tiles for a rank on a unit. Each is a separate program.
 LoraGradientTiles lora_gradient_tiles(std::int64_t rank, MatrixUnit unit = MatrixUnit::mma);
 
+// The kernels read tensors by their addresses, which other drivers than NVIDIA's may not allow.
+const char* lora_gradient_matrix_refusal(const Context& context, const LoraGradientProduct& p);
 // The outcome for the program of this rank.
 bool lora_gradient_matrix_passed(Context& context, const LoraGradientProduct& p);
 // One launch, which also computes `shrunk`. Casts f32 operands to bf16 first. REQUIRES: a matrix

@@ -235,6 +235,12 @@ std::vector<Family> families() {
        head_loss,
        Variant::wgmma,
        kBf16Tolerance},
+      {"head_loss_matrix",
+       {"cross_entropy_head_matrix.cl", "n < SUBGROUPS_ACROSS; ++n",
+        "n + 1 < SUBGROUPS_ACROSS; ++n"},
+       head_loss,
+       Variant::mma,
+       kBf16Tolerance},
       {"gemm_wgmma",
        {"gemm_wgmma.cl", "shrink_scale * term_scale", "shrink_scale"},
        [](SelfTest& t) {

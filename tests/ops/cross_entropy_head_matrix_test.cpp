@@ -1,0 +1,136 @@
+// cross_entropy_head_matrix.cl on the emulated matrix unit, against the full [T, V] logits in
+// double. On GPUs with such a unit cross_entropy_head_test runs it on the hardware.
+#include "ops/loss/cross_entropy_head_matrix.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "tests/reference/head_loss_reference.hpp"
+
+namespace clora {
+namespace {
+
+using Problem = test::HeadLossProblem;
+
+// Tiles that the emulation multiplies in seconds, with two sub-groups in each direction.
+constexpr HeadMatrixTiles kTiles{.rows = 32, .columns = 64, .sub_rows = 16, .sub_columns = 32};
+constexpr double kBf16 = 2e-2;  // of dx: exponentials and the head are rounded
+
+Context& context() { return test::context_of(Variant::portable); }
+
+struct Results {
+  std::vector<float> loss, dx;
+};
+
+struct Way {
+  std::int64_t entries = 128;  // of the vocabulary, per chunk
+  bool gradient = true;
+  DType type = DType::f32;       // of x
+  DType head_type = DType::f32;  // of the head
+  MatrixUnit unit = MatrixUnit::mma;
+};
+Results run(const Problem& p, Way way = {}) {
+  std::vector<float> x = p.x, head = p.head;
+  const test::Output loss(context(), {p.rows});
+  const test::Output dx(context(), {p.rows, p.width});
+  Batch batch(context());
+  record_head_loss_matrix_with(
+      batch,
+      {loss.tensor(),
+       way.gradient ? dx.tensor() : Tensor(),
+       {.x = test::upload_as(context(), way.type, {p.rows, p.width}, x),
+        .head = test::upload_as(context(), way.head_type, {p.vocabulary, p.width}, head),
+        .targets = test::upload(context(), {p.rows}, p.targets),
+        .weight = test::upload(context(), {1}, std::vector{p.weight}),
+        .entries_per_chunk = way.entries}},
+      {way.unit, true}, kTiles);
+  batch.submit().wait();
+  return {loss.values(), way.gradient ? dx.values() : std::vector<float>()};
+}
+
+// In chunks of two tiles and in a single chunk; the last tiles of rows and of the vocabulary are
+// partial.
+TEST(HeadLossMatrix, IsCorrectHoweverFarTheTargetIsBelowTheLargestLogit) {
+  const Problem p = test::with_large_losses(70, 304);
+  EXPECT_GT(std::ranges::max(p.loss), 150);
+  for (const std::int64_t entries : {128, 0}) {
+    const std::string what = fmt::format(" by {}", entries);
+    const Results got = run(p, {.entries = entries});
+    test::expect_close(got.loss, p.loss, 2e-6, "loss" + what);
+    test::expect_close(got.dx, p.dx, kBf16, "dx" + what);
+    const Results alone = run(p, {.entries = entries, .gradient = false});
+    test::expect_close(alone.loss, p.loss, 2e-6, "loss alone" + what);
+  }
+}
+
+TEST(HeadLossMatrix, TakesOtherTypesAndOddWidths) {
+  for (const DType type : {DType::f32, DType::bf16}) {
+    Problem p(35, 37, 96);
+    p = {p.width, test::exact_values(p.rows * p.width, 1),
+         test::exact_values(p.vocabulary * p.width, 2), p.targets};
+    const Results got = run(p, {.type = type, .head_type = type});
+    test::expect_close(got.loss, p.loss, 2e-6, "loss");
+    test::expect_close(got.dx, p.dx, kBf16, "dx");
+  }
+}
+
+TEST(HeadLossMatrix, IsCorrectOnTheUnitsOfOtherVendors) {
+  const Problem p = test::with_large_losses(35, 72);
+  for (const MatrixUnit unit : {MatrixUnit::mfma, MatrixUnit::wmma_gfx11, MatrixUnit::xmx}) {
+    const Results got = run(p, {.entries = 64, .unit = unit});
+    test::expect_close(got.loss, p.loss, 2e-6, fmt::format("loss on {}", name_of(unit)));
+    test::expect_close(got.dx, p.dx, kBf16, fmt::format("dx on {}", name_of(unit)));
+  }
+}
+
+TEST(HeadLossMatrix, GivesTheLossAloneOfAnyVocabulary) {
+  Problem p(9, 8, 67);
+  p = {p.width, test::exact_values(p.rows * p.width, 1),
+       test::exact_values(p.vocabulary * p.width, 2), p.targets};
+  test::expect_close(run(p, {.gradient = false}).loss, p.loss, 2e-6, "loss");
+}
+
+// The first chunk's sum is just small enough to be kept relative to the target's logit. Then comes
+// a logit so much larger that the factor between the two references is not representable as a
+// float; and a third chunk.
+TEST(HeadLossMatrix, KeepsWhatTheChunkBeforeAMuchLargerLogitHeld) {
+  constexpr std::int64_t kRows = 20, kWidth = 8, kVocabulary = 328;
+  std::vector<float> x(kRows * kWidth), head = test::exact_values(kVocabulary * kWidth, 2);
+  for (std::int64_t t = 0; t < kRows; ++t) x[static_cast<std::size_t>(t * kWidth)] = 1;
+  for (std::int64_t v = 0; v < kVocabulary; ++v) {
+    head[static_cast<std::size_t>(v * kWidth)] = v == 10 ? 62 : v == 200 ? 65.5F : 0;
+  }
+  const Problem p(kWidth, std::move(x), std::move(head), std::vector<std::int32_t>(kRows, 5));
+  const Results got = run(p);
+  test::expect_close(got.loss, p.loss, 2e-6, "loss");
+  // Column 0 is so large that it would hide errors in the others.
+  const auto others = [](const auto& all) {
+    auto chosen = all;
+    for (std::size_t i = 0; i < chosen.size(); i += kWidth) chosen[i] = 0;
+    return chosen;
+  };
+  test::expect_close(others(got.dx), others(p.dx), 4e-3, "dx");
+}
+
+TEST(HeadLossMatrix, ShowsANaNOnlyInItsRow) {
+  Problem p(20, 16, 152);
+  p.x[19 * 16 + 3] = std::numeric_limits<float>::quiet_NaN();
+  const Results got = run(p);
+  for (std::size_t t = 0; t < 20; ++t) {
+    EXPECT_EQ(std::isnan(got.loss[t]), t == 19) << t;
+    EXPECT_EQ(std::isnan(got.dx[16 * t + 5]), t == 19) << t;
+  }
+}
+
+TEST(HeadLossMatrix, GivesTheSameBitsEveryRun) {
+  const Problem p = test::with_large_losses(70, 304);
+  const Results first = run(p), second = run(p);
+  EXPECT_EQ(first.loss, second.loss);
+  EXPECT_EQ(first.dx, second.dx);
+}
+
+}  // namespace
+}  // namespace clora
