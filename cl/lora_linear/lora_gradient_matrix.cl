@@ -30,8 +30,7 @@
 //! clc: build on mfma: MFMA RANKS={16,32,64} STRIP=128
 //! clc: build on wmma_gfx11: WMMA_GFX11 RANKS=16 STRIP=128
 //! clc: build on wmma_gfx12: WMMA_GFX12 RANKS={16,32} STRIP=128
-//! clc: build on xmx: XMX RANKS=16 STRIP=64 SUBGROUPS=4
-//! clc: build on xmx: XMX RANKS=32 STRIP=128
+//! clc: build on xmx: XMX RANKS={16,32,64} STRIP=128 -cl-intel-256-GRF-per-thread
 //! clc: budget of lora_gradients_matrix on gfx90a spills=0
 //! clc: budget of lora_gradients_matrix on gfx942 spills=0
 //! clc: budget of lora_gradients_matrix on gfx1100 spills=0

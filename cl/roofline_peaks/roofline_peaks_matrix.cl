@@ -13,7 +13,7 @@
 //! clc: build on mfma: MFMA
 //! clc: build on wmma_gfx11: WMMA_GFX11
 //! clc: build on wmma_gfx12: WMMA_GFX12
-//! clc: build on xmx: XMX
+//! clc: build on xmx: XMX -cl-intel-256-GRF-per-thread
 #include "matrix/matrix_unit.clh"
 
 #define CHAINS 4

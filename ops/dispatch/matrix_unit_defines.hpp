@@ -63,7 +63,9 @@ inline std::uint32_t matrix_unit_lanes(MatrixUnitChoice choice) {
 // Sets the options that select the header. REQUIRES: not empty.
 inline Defines& define_matrix_unit(Defines& defines, MatrixUnitChoice choice) {
   defines.set(matrix_unit_header(choice).define);
-  if (choice.emulated) defines.set("EMULATED");
+  if (choice.emulated) return defines.set("EMULATED");
+  // A lane of 16 holds whole fragments: 128 registers, the default, would spill.
+  if (choice.unit == MatrixUnit::xmx) defines.add_option("-cl-intel-256-GRF-per-thread");
   return defines;
 }
 

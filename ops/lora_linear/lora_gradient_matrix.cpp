@@ -143,14 +143,12 @@ LoraGradientTiles lora_gradient_tiles(std::int64_t rank, MatrixUnit unit) {
   const std::uint32_t ranks = rank <= 16 ? 16 : rank <= 32 ? 32 : 64;
   switch (unit) {
     case MatrixUnit::mfma:
+    case MatrixUnit::xmx:
       return {.ranks = ranks, .strip = 128};
     case MatrixUnit::wmma_gfx11:
       return {.ranks = 16, .strip = 128};
     case MatrixUnit::wmma_gfx12:
       return {.ranks = std::min(ranks, 32U), .strip = 128};
-    case MatrixUnit::xmx:
-      if (ranks == 16) return {.ranks = 16, .strip = 64, .subgroups = 4};
-      return {.ranks = 32, .strip = 128};
     default:
       return {.ranks = ranks};
   }

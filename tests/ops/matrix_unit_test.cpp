@@ -352,5 +352,13 @@ TEST_P(Unit, PassesTheCheckOfADeviceWithItsEmulation) {
   EXPECT_TRUE(have_sums(results, *known, kF32Tolerance));
 }
 
+TEST(MatrixUnitDefines, AskIntelsCompilerForAllRegisters) {
+  Defines real, emulated, of_amd;
+  EXPECT_NE(define_matrix_unit(real, {MatrixUnit::xmx}).text().find("256-GRF"), std::string::npos);
+  EXPECT_EQ(define_matrix_unit(emulated, {MatrixUnit::xmx, true}).text().find("-cl"),
+            std::string::npos);
+  EXPECT_EQ(define_matrix_unit(of_amd, {MatrixUnit::mfma}).text().find("-cl"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace clora

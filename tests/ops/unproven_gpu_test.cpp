@@ -1,6 +1,6 @@
 // A GPU that reports a matrix unit, with a driver that cannot build its instructions: the ops use
 // portable kernels, with one warning. The test runs itself on a simulated GPU of AMD
-// (tests/simulator/amd_gpu.cpp).
+// (tests/simulator/unproven_gpu.cpp).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,17 +42,38 @@ TEST(AmdGpu, TakesItsUnitInPrecisionAutoAlone) {
   EXPECT_FALSE(can_take(Variant::matrix, device));
 }
 
-TEST(AmdGpu, RunsTheTestsOfASimulatedOne) {
-  const std::filesystem::path library = test::built_program("tests/libclora_amd_gpu.so");
+// Runs a test of this program on a simulated GPU.
+void expect_passed(const std::string& test, const std::string& sub_group = "") {
+  const std::filesystem::path library = test::built_program("tests/libclora_unproven_gpu.so");
   const test::TemporaryFolder cache;
+  std::vector<std::string> environment{"LD_PRELOAD=" + library.string(),
+                                       "CLORA_SELF_TEST=1",
+                                       "CLORA_VARIANT=automatic",
+                                       "CLORA_DEVICE=gpu",
+                                       "CLORA_CACHE_DIR=" + cache.path().string(),
+                                       std::string(kIsSimulated) + "=1"};
+  if (!sub_group.empty()) environment.push_back("SIMULATED_SUB_GROUP=" + sub_group);
   const test::ProgramResult result = test::run_program(
-      "/proc/self/exe", {.arguments = {"--gtest_filter=SimulatedAmdGpu.*"},
-                         .environment = {"LD_PRELOAD=" + library.string(), "CLORA_SELF_TEST=1",
-                                         "CLORA_VARIANT=automatic", "CLORA_DEVICE=gfx90a",
-                                         "CLORA_CACHE_DIR=" + cache.path().string(),
-                                         std::string(kIsSimulated) + "=1"}});
+      "/proc/self/exe",
+      {.arguments = {"--gtest_filter=" + test}, .environment = std::move(environment)});
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_THAT(result.out, testing::HasSubstr("[  PASSED  ] 1 test."));
+}
+
+TEST(AmdGpu, RunsTheTestsOfASimulatedOne) { expect_passed("SimulatedAmdGpu.*"); }
+
+TEST(IntelGpu, HasAUnitIfItsSubGroupsHaveSixteenItems) {
+  expect_passed("SimulatedIntelGpu.HasAUnit", "16");
+  expect_passed("SimulatedIntelGpu.HasNone", "8");
+}
+
+TEST(SimulatedIntelGpu, HasAUnit) {
+  if (std::getenv(kIsSimulated) == nullptr) GTEST_SKIP() << "only on a simulated GPU";
+  EXPECT_EQ(select_device("gpu").matrix_unit, MatrixUnit::xmx);
+}
+TEST(SimulatedIntelGpu, HasNone) {
+  if (std::getenv(kIsSimulated) == nullptr) GTEST_SKIP() << "only on a simulated GPU";
+  EXPECT_EQ(select_device("gpu").matrix_unit, MatrixUnit::none);
 }
 
 TEST(SimulatedAmdGpu, ComputesWithPortableKernelsAndOneWarning) {
