@@ -1,8 +1,10 @@
 #include "tools/clora/bench/device_report.hpp"
 
+#include "ops/dispatch/implementation_report.hpp"
 #include "ops/dispatch/matrix_unit_self_test.hpp"
 #include "ops/dispatch/self_test_outcomes.hpp"
 #include "runtime/device/device_capabilities.hpp"
+#include "tools/clora/implementation_text.hpp"
 
 namespace clora {
 namespace {
@@ -56,6 +58,7 @@ Json device_report(Context& context, const BenchResults& results) {
   Json machine = Json::object();
   for (const auto& [key, value] : results.context) machine[key] = value;
   const Json unit = matrix_unit_outcome(context);
+  const Json implementations = implementations_json(implementation_report(context));
   return {{"report", 1},
           {"device",
            {{"name", device.name},
@@ -67,6 +70,7 @@ Json device_report(Context& context, const BenchResults& results) {
             {"integer_dots", name_of(device.integer_dots)},
             {"variant", name_of(context.variant())}}},
           {"capabilities", capabilities_json(device)},
+          {"implementations", implementations},
           {"matrix_unit_self_test", unit},
           {"self_tests", self_tests_json(context)},
           {"machine", std::move(machine)},
