@@ -236,9 +236,10 @@ TEST_F(BenchCommand, ReportsTheSelfTestsOfASimulatedAmdGpu) {
   const test::ProgramResult result = test::run_program(
       folder / "clora",
       {.arguments = {"bench", "--filter", "a", "--report", at("report.json")},
-       .environment = {"LD_PRELOAD=" + test::built_program("tests/libclora_unproven_gpu.so").string(),
-                       "CLORA_SELF_TEST=1", "CLORA_VARIANT=automatic", "CLORA_DEVICE=gfx90a",
-                       "CLORA_CACHE_DIR=" + at("cache")}});
+       .environment = {
+           "LD_PRELOAD=" + test::built_program("tests/libclora_unproven_gpu.so").string(),
+           "CLORA_SELF_TEST=1", "CLORA_VARIANT=automatic", "CLORA_DEVICE=gfx90a",
+           "CLORA_CACHE_DIR=" + at("cache")}});
   EXPECT_THAT(result.err, HasSubstr("clora bench --report FILE"));
   const json report = json::parse(test::read_file(folder / "report.json"));
   EXPECT_EQ(report.at("device").at("matrix_unit"), "mfma");
