@@ -6,11 +6,11 @@
 //
 // The last term is a low-rank product that shares the accumulators of the main one: an adapter
 // costs no extra pass over y. Activations (x, y, dy, dx) are each f32, bf16 or f16, w is any DType
-// except integers, s is f32 or bf16, u is f32. w is frozen: it has no gradient. A narrower result is
-// rounded to nearest even at the end; the kernels for CPUs support only f32, so others are converted
-// before and after them. Arithmetic is f32; in variants with a matrix unit the operands of large
-// products (rounds_to_bf16() of ops/gemm/gemm_plan.hpp) are rounded to bf16, and x of skinny
-// products with quantised packed w to 16-bit integers; sums stay f32.
+// except integers, s is f32 or bf16, u is f32. w is frozen: it has no gradient. A result that is
+// not f32 is rounded to nearest even at the end; the kernels for CPUs support only f32, so others
+// are converted before and after them. Arithmetic is f32; in variants with a matrix unit the
+// operands of large products (rounds_to_bf16() of ops/gemm/gemm_plan.hpp) are rounded to bf16, and
+// x of skinny products with quantised packed w to 16-bit integers; sums stay f32.
 #pragma once
 
 #include <span>
