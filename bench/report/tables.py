@@ -12,7 +12,7 @@ from report.assess import assess
 from report.growth import TITLES as GROWTH_TITLES
 from report.targets import TARGETS
 
-MARKED = re.compile(r"(<!-- table: ([a-z_]+) -->\n)(.*?)(<!-- end -->)", re.S)
+MARKED = re.compile(r"(<!-- table: ([a-z0-9_]+) -->\n)(.*?)(<!-- end -->)", re.S)
 UNITS = {"us": "us", "tokens_per_s": "tokens/s", "peak_rss_gib": "GiB resident",
          "peak_pool_gib": "GiB on the device", "first_step_s": "s, first step",
          "first_token_s": "s to the first token", "seconds": "s", "step_s": "s per step",

@@ -15,7 +15,7 @@ sys.path[:0] = [str(SOURCE / "bench"), str(SOURCE / "bench/peers")]
 sys.dont_write_bytecode = True
 
 import peer_lines  # noqa: E402
-from report import assess, charts, combine, figures, tables  # noqa: E402
+from report import assess, avx2, charts, combine, figures, tables  # noqa: E402
 from report.targets import LORA, TARGETS, Target  # noqa: E402
 
 GEMM = "gemm/64x512x512"
@@ -234,8 +234,11 @@ class Rendering(unittest.TestCase):
         page = (SOURCE / "docs/performance.md").read_text()
         made = tables.all_tables(sample())
         asked = {name for _, name, _, _ in tables.MARKED.findall(page)}
-        ours = {name for name in asked if not name.startswith("gpu_")}  # in gpu_bench_test.py
+        others = ("gpu_", "avx2_")  # gpu_bench_test.py checks those of a GPU
+        ours = {name for name in asked if not name.startswith(others)}
         self.assertEqual(ours, set(made))
+        self.assertEqual({name for name in asked if name.startswith("avx2_")},
+                         set(avx2.all_tables(sample())))
         tables.splice(page, made, lambda name: name in ours)
 
     def test_rendering_again_changes_nothing(self):
