@@ -23,7 +23,7 @@
 //!     WEIGHT_TYPE=WEIGHT_BF16 VEC8
 //! clc: build GROUP=512 ROWS=1 TEAM_ROWS=1 AHEAD=4 WEIGHT_TYPE=WEIGHT_BF16 VEC8 FUSE_SHRINK
 //!     X_TYPE=bf16 Y_TYPE=bf16
-//! clc: budget on gfx90a registers<=80 spills=0
+//! clc: budget on gfx90a registers<=84 spills=0
 #include "elements.clh"
 #include "gemm/gemm_problem.clh"
 #include "quant/quant_vec8.clh"
