@@ -21,9 +21,11 @@ namespace {
 
 using testing::IsEmpty;
 
-// The options of clang that define the macros of a device's compiler.
+// The options of clang that define the macros of a device's compiler; the first one also those of
+// extensions that kernels could use.
 const std::vector<std::vector<std::string>> kCompilers{
-    {"-target", "spir64"},
+    {"-target", "spir64", "-w", "-Dcl_khr_subgroups=1", "-Dcl_khr_subgroup_shuffle=1",
+     "-Dcl_khr_fp16=1", "-Dcl_khr_integer_dot_product=1", "-Dcl_intel_subgroups=1"},
     {"-target", "x86_64-linux-gnu", "-march=cascadelake"},
     {"-target", "aarch64-linux-gnu"},
     {"-target", "nvptx64-nvidia-nvcl"},

@@ -148,7 +148,7 @@ TEST(ForcedImplementations, MustExistAndSupportTheProblem) {
   EXPECT_THAT(error_of_gemm("gemm"), HasSubstr("'gemm' must be FAMILY:NAME"));
   EXPECT_THAT(error_of_gemm("gemm:portable,gemm:skinny"), HasSubstr("gemm is given twice"));
   EXPECT_THAT(error_of_gemm("gemm:fastest"),
-              AllOf(HasSubstr("gemm:fastest does not exist"), HasSubstr("wgmma, mma, ")));
+              AllOf(HasSubstr("gemm:fastest does not exist"), HasSubstr("wgmma, matrix, ")));
   EXPECT_THAT(error_of_gemm("gemm:wgmma"),
               AllOf(HasSubstr("gemm:wgmma cannot be used here: it needs wgmma"),
                     HasSubstr("are skinny, portable;")));

@@ -44,7 +44,7 @@ constexpr std::string_view kOfDevelopers[] = {"CLORA_BENCH_FOLDER",   "CLORA_BEN
                                               "CLORA_SELF_TEST_SUMS", "CLORA_SERVER_KILLS",
                                               "CLORA_SHARED",         "CLORA_SOURCE_DIR",
                                               "CLORA_TEST_DATA",      "CLORA_TEST_SHARED_FOLDER",
-                                              "CLORA_TEST_SIZES"};
+                                              "CLORA_TEST_SIZES",     "CLORA_TEST_VECTORS"};
 
 std::string unset(std::string_view name) { return fmt::format("unset {}", name); }
 
