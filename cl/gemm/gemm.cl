@@ -218,6 +218,9 @@ uint2 tile_origin(uint tile, uint M, uint N) {
   return (uint2)(ROW_TILE * TILE_ROWS, COLUMN_TILE * TILE_COLUMNS);
 }
 
+// The slice that a group multiplies. A signed quotient: see raster_tile() of raster_groups.clh.
+uint slice_of(uint group, uint sliced_tiles) { return (uint)((int)group / (int)sliced_tiles); }
+
 // A part of sums: four `four` of an item, of slice `slice` of a tile.
 size_t part_index(uint slice, uint sliced_tiles, uint tile, uint four, uint item) {
   return (((size_t)slice * sliced_tiles + tile) * TILE_FOURS + four) * ITEMS + item;
@@ -237,7 +240,7 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void gemm(
   uint tile = group, begin = 0, end = K;
   if (group >= whole_tiles) {
     tile = whole_tiles + (group - whole_tiles) % sliced_tiles;
-    begin = (group - whole_tiles) / sliced_tiles * slice_steps;
+    begin = slice_of(group - whole_tiles, sliced_tiles) * slice_steps;
     end = min(K, begin + slice_steps);
   }
   const uint2 origin = tile_origin(tile, M, N);
@@ -278,7 +281,7 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void gemm(
     barrier(CLK_LOCAL_MEM_FENCE);  // all items have read them
   }
   if (group >= whole_tiles) {
-    const uint slice = (group - whole_tiles) / sliced_tiles;
+    const uint slice = slice_of(group - whole_tiles, sliced_tiles);
 #pragma unroll
     for (uint i = 0; i < TILE_FOURS; ++i) {
       parts[part_index(slice, sliced_tiles, tile - whole_tiles, i, item)] = sums[i];
