@@ -6,7 +6,7 @@
 //
 // Shapes  q, y [T, H, E]; k, v, cache [Tk, G, E]; first, last, positions [T] i32;
 //         log_sum_exp [T, H]; rows [T, G, E]
-// Types   f32
+// Types   q, k, v and rows of -D X_TYPE, y and cache of RESULT_TYPE: f32, bf16 or f16; all else f32
 // Work    attention_forward: a work-group of GROUP items owns one row (along dimension 0: GPUs
 //         limit the other dimensions to 65535 groups) and head; an item owns one key of a block of
 //         scores, and then every GROUP-th column of y
@@ -14,14 +14,15 @@
 // Local   the row of q [E], sums of y [E], scores [GROUP]
 // Cost    4 E flops a (query, key) pair and head
 // Numerics online softmax (Milakov and Gimelshein, 2018); only keys of the range are read
-//! clc: build GROUP=64
+//! clc: build GROUP=64 X_TYPE={f32,bf16,f16} RESULT_TYPE={f32,f16}
 //! clc: budget on gfx90a registers<=48 spills=0
 #include "attention/attention_problem.clh"
+#include "elements.clh"
 #include "group_reduce.clh"
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_forward(
-    __global float* y, __global float* log_sum_exp, __global const float* q,
-    __global const float* k, __global const float* v, __global const int* first,
+    __global STORED(RESULT_TYPE)* y, __global float* log_sum_exp, __global const STORED(X_TYPE)* q,
+    __global const STORED(X_TYPE)* k, __global const STORED(X_TYPE)* v, __global const int* first,
     __global const int* last, AttentionProblem problem, int keeps_log_sum_exp,
     __local float* query, __local float* sums) {
   const int H = problem.H, G = problem.G, E = problem.E;
@@ -32,7 +33,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_forwa
   const long head = (long)(h / (H / G)) * E;
   const long row = (t * H + h) * E;
   for (int e = item; e < E; e += GROUP) {
-    query[e] = q[row + e] * problem.scale;
+    query[e] = LOAD_ONE(X_TYPE, q, row + e) * problem.scale;
     sums[e] = 0.0f;
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // every item reads the full query
@@ -44,8 +45,8 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_forwa
     float score = -INFINITY;
     if (key < end) {
       score = 0.0f;
-      __global const float* k_row = k + key * k_step + head;
-      for (int e = 0; e < E; ++e) score = fma(query[e], k_row[e], score);
+      __global const STORED(X_TYPE)* k_row = k + key * k_step + head;
+      for (int e = 0; e < E; ++e) score = fma(query[e], LOAD_ONE(X_TYPE, k_row, e), score);
     }
     const float new_max = fmax(running_max, group_max(score, scores));
     const float factor = exp(running_max - new_max);
@@ -58,20 +59,22 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_forwa
     const int keys = min(GROUP, end - block);
     for (int e = item; e < E; e += GROUP) {
       float sum = sums[e] * factor;
-      __global const float* v_at = v + block * k_step + head + e;
-      for (int n = 0; n < keys; ++n) sum = fma(scores[n], v_at[n * k_step], sum);
+      __global const STORED(X_TYPE)* v_at = v + block * k_step + head + e;
+      for (int n = 0; n < keys; ++n) {
+        sum = fma(scores[n], LOAD_ONE(X_TYPE, v_at, n * k_step), sum);
+      }
       sums[e] = sum;
     }
   }  // the next block's group_max begins with a barrier, after which all have read the scores
-  for (int e = item; e < E; e += GROUP) y[row + e] = sums[e] / total;
+  for (int e = item; e < E; e += GROUP) STORE_ONE(RESULT_TYPE, y, row + e, sums[e] / total);
   if (keeps_log_sum_exp && item == 0) log_sum_exp[t * H + h] = running_max + log(total);
 }
 
-__kernel void cache_append(__global float* cache, __global const float* rows,
+__kernel void cache_append(__global STORED(RESULT_TYPE)* cache, __global const STORED(X_TYPE)* rows,
                            __global const int* positions, int S, int width) {
   const int e = get_global_id(0);
   const long t = get_global_id(1);
   const int position = positions[t];
   if (e >= width || position < 0 || position >= S) return;
-  cache[(long)position * width + e] = rows[t * width + e];
+  STORE_ONE(RESULT_TYPE, cache, (long)position * width + e, LOAD_ONE(X_TYPE, rows, t * width + e));
 }

@@ -5,34 +5,39 @@
 //   dq[t, h] = sum_k ds k[k, g]
 //
 // Shapes  q, y, dy, dq [T, H, E]; k, v, dk, dv [T, G, E]; first [T] i32; log_sum_exp, dot [T, H]
-// Types   f32
+// Types   q, k, v, y and dy of -D X_TYPE, dq, dk and dv of RESULT_TYPE: f32, bf16 or f16; all else
+//         f32
 // Work    attention_dots: an item owns one dot. attention_backward_keys: a work-group owns one row
 //         and head of dk and dv, an item one query of a block and then every GROUP-th column.
 //         attention_backward_queries: the same for one row and head of dq, over keys.
 // Local   the owned rows [E], their sums [E], weights of a block [GROUP]
 // Cost    14 E flops a (query, key) pair and head: scores are computed twice
 // Numerics p from the forward's log_sum_exp; every sum in one fixed order
-//! clc: build GROUP=64
+//! clc: build GROUP=64 X_TYPE={f32,bf16,f16} RESULT_TYPE={f32,f16}
 //! clc: budget on gfx90a registers<=64 spills=0
 #include "attention/attention_problem.clh"
+#include "elements.clh"
 
 #ifndef GROUP
 #error "GROUP: work-items of a group"
 #endif
 
-__kernel void attention_dots(__global float* dot, __global const float* dy, __global const float* y,
-                             int rows, int E) {
+__kernel void attention_dots(__global float* dot, __global const STORED(X_TYPE)* dy,
+                             __global const STORED(X_TYPE)* y, int rows, int E) {
   const long row = get_global_id(0);
   if (row >= rows) return;
   float sum = 0.0f;
-  for (int e = 0; e < E; ++e) sum = fma(dy[row * E + e], y[row * E + e], sum);
+  for (int e = 0; e < E; ++e) {
+    sum = fma(LOAD_ONE(X_TYPE, dy, row * E + e), LOAD_ONE(X_TYPE, y, row * E + e), sum);
+  }
   dot[row] = sum;
 }
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backward_keys(
-    __global float* dk, __global float* dv, __global const float* dy,
-    __global const float* log_sum_exp, __global const float* dot, __global const float* q,
-    __global const float* k, __global const float* v, __global const int* first,
+    __global STORED(RESULT_TYPE)* dk, __global STORED(RESULT_TYPE)* dv,
+    __global const STORED(X_TYPE)* dy, __global const float* log_sum_exp, __global const float* dot,
+    __global const STORED(X_TYPE)* q,
+    __global const STORED(X_TYPE)* k, __global const STORED(X_TYPE)* v, __global const int* first,
     AttentionProblem problem, __local float* k_row, __local float* v_row, __local float* dk_sums,
     __local float* dv_sums) {
   const int T = problem.T, H = problem.H, G = problem.G, E = problem.E;
@@ -41,8 +46,8 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backw
   const int key = get_group_id(0);
   const long row = ((long)key * G + g) * E;
   for (int e = item; e < E; e += GROUP) {
-    k_row[e] = k[row + e];
-    v_row[e] = v[row + e];
+    k_row[e] = LOAD_ONE(X_TYPE, k, row + e);
+    v_row[e] = LOAD_ONE(X_TYPE, v, row + e);
     dk_sums[e] = 0.0f;
     dv_sums[e] = 0.0f;
   }
@@ -58,8 +63,8 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backw
         const long at = (long)t * H + h;
         float score = 0.0f, dp = 0.0f;
         for (int e = 0; e < E; ++e) {
-          score = fma(q[at * E + e], k_row[e], score);
-          dp = fma(dy[at * E + e], v_row[e], dp);
+          score = fma(LOAD_ONE(X_TYPE, q, at * E + e), k_row[e], score);
+          dp = fma(LOAD_ONE(X_TYPE, dy, at * E + e), v_row[e], dp);
         }
         p[item] = exp(score * problem.scale - log_sum_exp[at]);
         ds[item] = p[item] * (dp - dot[at]) * problem.scale;
@@ -69,23 +74,24 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backw
       for (int e = item; e < E; e += GROUP) {
         for (int n = 0; n < rows; ++n) {
           const long from = ((long)(block + n) * H + h) * E + e;
-          dk_sums[e] = fma(ds[n], q[from], dk_sums[e]);
-          dv_sums[e] = fma(p[n], dy[from], dv_sums[e]);
+          dk_sums[e] = fma(ds[n], LOAD_ONE(X_TYPE, q, from), dk_sums[e]);
+          dv_sums[e] = fma(p[n], LOAD_ONE(X_TYPE, dy, from), dv_sums[e]);
         }
       }
       barrier(CLK_LOCAL_MEM_FENCE);  // the next head overwrites the weights
     }
   }
   for (int e = item; e < E; e += GROUP) {
-    dk[row + e] = dk_sums[e];
-    dv[row + e] = dv_sums[e];
+    STORE_ONE(RESULT_TYPE, dk, row + e, dk_sums[e]);
+    STORE_ONE(RESULT_TYPE, dv, row + e, dv_sums[e]);
   }
 }
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backward_queries(
-    __global float* dq, __global const float* dy, __global const float* log_sum_exp,
-    __global const float* dot, __global const float* q, __global const float* k,
-    __global const float* v, __global const int* first, AttentionProblem problem,
+    __global STORED(RESULT_TYPE)* dq, __global const STORED(X_TYPE)* dy,
+    __global const float* log_sum_exp, __global const float* dot, __global const STORED(X_TYPE)* q,
+    __global const STORED(X_TYPE)* k, __global const STORED(X_TYPE)* v, __global const int* first,
+    AttentionProblem problem,
     __local float* q_row, __local float* dy_row, __local float* sums) {
   const int H = problem.H, G = problem.G, E = problem.E;
   const float scale = problem.scale;
@@ -96,8 +102,8 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backw
   const long k_step = (long)G * E;
   const long head = (long)(h / (H / G)) * E;
   for (int e = item; e < E; e += GROUP) {
-    q_row[e] = q[at * E + e];
-    dy_row[e] = dy[at * E + e];
+    q_row[e] = LOAD_ONE(X_TYPE, q, at * E + e);
+    dy_row[e] = LOAD_ONE(X_TYPE, dy, at * E + e);
     sums[e] = 0.0f;
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // every item reads the full rows
@@ -109,8 +115,8 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backw
       const long from = key * k_step + head;
       float score = 0.0f, dp = 0.0f;
       for (int e = 0; e < E; ++e) {
-        score = fma(q_row[e], k[from + e], score);
-        dp = fma(dy_row[e], v[from + e], dp);
+        score = fma(q_row[e], LOAD_ONE(X_TYPE, k, from + e), score);
+        dp = fma(dy_row[e], LOAD_ONE(X_TYPE, v, from + e), dp);
       }
       ds[item] = exp(score * scale - log_sum_exp[at]) * (dp - dot[at]) * scale;
     }
@@ -118,10 +124,11 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backw
     const int keys = min(GROUP, t + 1 - block);
     for (int e = item; e < E; e += GROUP) {
       for (int n = 0; n < keys; ++n) {
-        sums[e] = fma(ds[n], k[(block + n) * k_step + head + e], sums[e]);
+        const long from = (block + n) * k_step + head + e;
+        sums[e] = fma(ds[n], LOAD_ONE(X_TYPE, k, from), sums[e]);
       }
     }
     barrier(CLK_LOCAL_MEM_FENCE);  // the next block overwrites ds
   }
-  for (int e = item; e < E; e += GROUP) dq[at * E + e] = sums[e];
+  for (int e = item; e < E; e += GROUP) STORE_ONE(RESULT_TYPE, dq, at * E + e, sums[e]);
 }

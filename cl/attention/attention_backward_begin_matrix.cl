@@ -6,38 +6,18 @@
 // Shapes  y, dy [T, H, E]; log_sum_exp [T, H]; first [T] i32, non-decreasing, first[t] <= t; P = T
 //         rounded up to 128; stats [H, 2, P], zero from T on; past [T] i32; E = HEAD_DIM, a
 //         multiple of 16
-// Types   y and dy f32 or bf16 (-D Y_BF16, DY_BF16); else f32
+// Types   y of -D Y_TYPE, dy of DY_TYPE: f32, bf16 or f16; else f32
 // Work    TEAM items own a row of one head; the first T items of the grid a key
 // Local   GROUP floats
 // Cost    reads y and dy
 // Numerics sums in f32, in a fixed order
-//! clc: build GROUP=128 HEAD_DIM=64
-//! clc: build GROUP=128 HEAD_DIM=96 Y_BF16 DY_BF16
-#include "bf16_values.clh"
+//! clc: build GROUP=128 HEAD_DIM={64,96} Y_TYPE={f32,bf16,f16} DY_TYPE={f32,bf16,f16}
+//! clc: build on mma: USE_PTX GROUP=128 HEAD_DIM=64 Y_TYPE=bf16 DY_TYPE=bf16
+#define VEC_SIZE 4
+#include "activations.clh"
 
 #define TEAM 8
 #define LOG2_E 1.44269504f
-
-float4 four_of_bf16(__global const ushort* at) {
-  const uint2 pairs = *(__global const uint2*)at;
-  return (float4)(as_float(pairs.x << 16), as_float(pairs.x & 0xFFFF0000u),
-                  as_float(pairs.y << 16), as_float(pairs.y & 0xFFFF0000u));
-}
-float4 four_of_f32(__global const float* at) { return *(__global const float4*)at; }
-#ifdef Y_BF16
-#define Y ushort
-#define Y_FOUR four_of_bf16
-#else
-#define Y float
-#define Y_FOUR four_of_f32
-#endif
-#ifdef DY_BF16
-#define DY ushort
-#define DY_FOUR four_of_bf16
-#else
-#define DY float
-#define DY_FOUR four_of_f32
-#endif
 
 // The number of rows whose first key is at most k. REQUIRES: row k is one of them.
 int rows_up_to(__global const int* first, int k, int T) {
@@ -54,8 +34,9 @@ int rows_up_to(__global const int* first, int k, int T) {
 }
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backward_begin_matrix(
-    __global float* stats, __global int* past, __global const Y* y, __global const DY* dy,
-    __global const float* log_sum_exp, __global const int* first, int T, int H, int P) {
+    __global float* stats, __global int* past, __global const STORED(Y_TYPE)* y,
+    __global const STORED(DY_TYPE)* dy, __global const float* log_sum_exp,
+    __global const int* first, int T, int H, int P) {
   __local float parts[GROUP];
   const int id = get_global_id(0), item = get_local_id(0);
   if (id < T) past[id] = rows_up_to(first, id, T);
@@ -64,7 +45,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backw
   if (row / H < T) {
     const size_t at = (size_t)row * HEAD_DIM;
     for (int e = item % TEAM * 4; e < HEAD_DIM; e += TEAM * 4) {
-      sum = fma(Y_FOUR(y + at + e), DY_FOUR(dy + at + e), sum);
+      sum = fma(LOAD_VEC(Y_TYPE, y + at + e, 0), LOAD_VEC(DY_TYPE, dy + at + e, 0), sum);
     }
   }
   parts[item] = (sum.x + sum.y) + (sum.z + sum.w);

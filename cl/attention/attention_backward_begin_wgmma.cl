@@ -6,43 +6,19 @@
 //         past T, so weights are zero), dot = dy . y, and first as i32 (INT_MAX past T); steps [P /
 //         128] i32: the number of steps with rows that attend to the keys 128 n ..; plan i32:
 //         counters [H * P / STEP + 1], then [P / 128, P / STEP]; E = HEAD_DIM of 64 or 128
-// Types   y and dy f32 or bf16 (-D Y_BF16, DY_BF16)
+// Types   y of -D Y_TYPE, dy of DY_TYPE: f32, bf16 or f16
 // Work    eight items own one of the P rows of one head
 // Local   none
 // Cost    reads y and dy
 // Numerics sums in f32
-//! clc: build on wgmma: HEAD_DIM={64,128}
-//! clc: build on wgmma: HEAD_DIM={64,128} Y_BF16 DY_BF16
+//! clc: build on wgmma: HEAD_DIM={64,128} Y_TYPE={f32,bf16,f16} DY_TYPE={f32,bf16,f16}
+#define USE_PTX
+#define VEC_SIZE 8
+#include "activations.clh"
 #include "attention/attention_backward_wgmma.clh"
 #include "hopper/hopper_lanes.clh"
-#include "hopper/hopper_rows.clh"
 
 #define LOG2_E 1.44269504f
-
-// Loads eight elements of y or dy as floats.
-float8 eight_of_bf16(__global const ushort* at) {
-  const uint4 pairs = *(__global const uint4*)at;
-  const uint4 low = pairs << 16, high = pairs & 0xFFFF0000u;
-  return (float8)(as_float(low.x), as_float(high.x), as_float(low.y), as_float(high.y),
-                  as_float(low.z), as_float(high.z), as_float(low.w), as_float(high.w));
-}
-float8 eight_of_f32(__global const float* at) {
-  return (float8)(*(__global const float4*)at, *(__global const float4*)(at + 4));
-}
-#ifdef Y_BF16
-#define Y ushort
-#define Y_EIGHT eight_of_bf16
-#else
-#define Y float
-#define Y_EIGHT eight_of_f32
-#endif
-#ifdef DY_BF16
-#define DY ushort
-#define DY_EIGHT eight_of_bf16
-#else
-#define DY float
-#define DY_EIGHT eight_of_f32
-#endif
 
 int planned(__global const int* first, __global const int* positions, int keys, int m, int T) {
   const int t0 = m * STEP, key = keys * KEYS, lowest = first[t0] / KEYS, own = t0 / KEYS;
@@ -55,8 +31,8 @@ int planned(__global const int* first, __global const int* positions, int keys, 
 }
 
 __kernel void attention_backward_begin_wgmma(__global float* stats, __global int* steps,
-                                             __global int* plan, __global const Y* y,
-                                             __global const DY* dy,
+                                             __global int* plan, __global const STORED(Y_TYPE)* y,
+                                             __global const STORED(DY_TYPE)* dy,
                                              __global const float* log_sum_exp,
                                              __global const int* first,
                                              __global const int* order, int T, int H, int P) {
@@ -85,7 +61,8 @@ __kernel void attention_backward_begin_wgmma(__global float* stats, __global int
   if (t < T) {
     const size_t at = ((size_t)t * H + h) * HEAD_DIM + item % 8 * 8;
     UNROLL for (int b = 0; b < BOXES; ++b) {
-      const float8 products = Y_EIGHT(y + at + 64 * b) * DY_EIGHT(dy + at + 64 * b);
+      const float8 products =
+          LOAD_VEC(Y_TYPE, y + at + 64 * b, 0) * LOAD_VEC(DY_TYPE, dy + at + 64 * b, 0);
       const float4 sums = products.lo + products.hi;
       sum += (sums.x + sums.y) + (sums.z + sums.w);
     }

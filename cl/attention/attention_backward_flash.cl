@@ -7,7 +7,7 @@
 //
 // Shapes  q, dy, dq [T, H, E]; k, v [T, G, E]; dk, dv [T, H, E], a part for each query head; first
 //         [T] i32, non-decreasing; log_sum_exp, dot [T, H]; E = HEAD_DIM
-// Types   f32
+// Types   q, k, v and dy of -D X_TYPE, dq, dk and dv of RESULT_TYPE: f32, bf16 or f16; all else f32
 // Work    attention_backward_flash_queries: a work-group owns TILE_ROWS rows of dq of one head and
 //         loops over blocks of BLOCK keys.
 //         attention_backward_flash_keys: a work-group owns TILE_ROWS rows of dk and dv for one
@@ -16,7 +16,11 @@
 // Cost    14 E flops a (query, key) pair and head: scores and dy . v are computed twice
 // Numerics p from the forward's log_sum_exp; every sum in one fixed order
 //! clc: build TILE_ROWS=64 BLOCK=64 STEPS=16 ITEM_ROWS=4 ITEMS_ACROSS=8 HEAD_DIM={64,128}
+//!     X_TYPE=f32 RESULT_TYPE=f32
+//! clc: build TILE_ROWS=64 BLOCK=64 STEPS=16 ITEM_ROWS=4 ITEMS_ACROSS=8 HEAD_DIM=64
+//!     X_TYPE={bf16,f16} RESULT_TYPE={bf16,f16}
 //! clc: build TILE_ROWS=32 BLOCK=32 STEPS=8 ITEM_ROWS=4 ITEMS_ACROSS=8 HEAD_DIM=20
+//!     X_TYPE={f32,f16} RESULT_TYPE=f32
 //! clc: budget on gfx90a registers<=400 spills=0
 #include "attention/attention_tile.clh"
 
@@ -31,9 +35,10 @@ INLINE void weigh(float4* score, float4* dot_v, float4 lse2, float4 dot, int4 is
 }
 
 __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void attention_backward_flash_queries(
-    __global float* dq, __global const float* dy, __global const float* log_sum_exp,
-    __global const float* dot, __global const float* q, __global const float* k,
-    __global const float* v, __global const int* first, AttentionProblem problem) {
+    __global STORED(RESULT_TYPE)* dq, __global const STORED(X_TYPE)* dy,
+    __global const float* log_sum_exp, __global const float* dot, __global const STORED(X_TYPE)* q,
+    __global const STORED(X_TYPE)* k, __global const STORED(X_TYPE)* v, __global const int* first,
+    AttentionProblem problem) {
   __local float4 stage_fours[STAGE_FLOATS / 4];
   __local float4 weight_fours[BLOCK * LEFT_STRIDE / 4];
   __local int finite[2];
@@ -124,9 +129,10 @@ FourRows four_rows(__global const float* log_sum_exp, __global const float* dot,
 }
 
 __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void attention_backward_flash_keys(
-    __global float* dk, __global float* dv, __global const float* dy,
-    __global const float* log_sum_exp, __global const float* dot, __global const float* q,
-    __global const float* k, __global const float* v, __global const int* first,
+    __global STORED(RESULT_TYPE)* dk, __global STORED(RESULT_TYPE)* dv,
+    __global const STORED(X_TYPE)* dy, __global const float* log_sum_exp, __global const float* dot,
+    __global const STORED(X_TYPE)* q,
+    __global const STORED(X_TYPE)* k, __global const STORED(X_TYPE)* v, __global const int* first,
     AttentionProblem problem) {
   __local float4 stage_fours[STAGE_FLOATS / 4];
   __local float4 weight_fours[BLOCK * LEFT_STRIDE / 4];

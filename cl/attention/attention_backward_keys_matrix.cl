@@ -6,7 +6,7 @@
 //   dv[k, h] = sum_t p dy[t, h]    dk[k, h] = scale * sum_t ds q[t, h]    of one query head
 // Shapes  q, dy, dk, dv [T, H, E]; k, v [T, G, E]; stats [H, 2, P] and past [T] i32: see
 //         attention_backward_begin_matrix.cl; order: attention_order.cl; E = HEAD_DIM
-// Types   q, k, v and dy bf16; dk and dv f32 or bf16 (-D RESULT_BF16); stats f32
+// Types   q, k, v and dy bf16; dk and dv of -D RESULT_TYPE: f32, bf16 or f16; stats f32
 // Work    a work-group owns ROWS keys, a divisor of 128, for one query head and 1 / PARTS of the
 //         elements of dk and dv, and loops over blocks of COLUMNS queries; the next block is copied
 //         while one is multiplied. Scores are computed transposed, so p and ds are left operands as
@@ -17,13 +17,21 @@
 // Cost    8 E flops a (query, key) pair and head, if PARTS is 1
 // Numerics p and ds are rounded to bf16; sums f32, in a fixed order
 //! clc: build on mma: MMA_SYNC HEAD_DIM=64 SUBGROUPS=4 SUBGROUP_ROWS=32 COLUMNS=32 PARTS=1
+//!     RESULT_TYPE=f32
 //! clc: build on mma: MMA_SYNC HEAD_DIM=128 SUBGROUPS=4 SUBGROUP_ROWS=16 COLUMNS={32,64} PARTS=1
+//!     RESULT_TYPE=f32
 //! clc: build on mma: MMA_SYNC HEAD_DIM=256 SUBGROUPS=4 SUBGROUP_ROWS=16 COLUMNS=16 PARTS=2
+//!     RESULT_TYPE=f32
 //! clc: build on mfma: MFMA HEAD_DIM=64 SUBGROUPS=4 SUBGROUP_ROWS=16 COLUMNS=32 PARTS=1
+//!     RESULT_TYPE=f32
 //! clc: build on wmma_gfx11: WMMA_GFX11 HEAD_DIM=64 SUBGROUPS=4 SUBGROUP_ROWS=16 COLUMNS=32 PARTS=1
+//!     RESULT_TYPE=f32
 //! clc: build on wmma_gfx12: WMMA_GFX12 HEAD_DIM=64 SUBGROUPS=4 SUBGROUP_ROWS=16 COLUMNS=32 PARTS=1
+//!     RESULT_TYPE=f32
 //! clc: build on xmx: XMX HEAD_DIM=64 SUBGROUPS=4 SUBGROUP_ROWS=16 COLUMNS=32 PARTS=1
+//!     RESULT_TYPE=f32
 //! clc: build MMA_SYNC EMULATED HEAD_DIM=32 SUBGROUPS=2 SUBGROUP_ROWS=16 COLUMNS=32 PARTS=2
+//!     RESULT_TYPE={f32,f16}
 #define OUT_STEPS (HEAD_DIM / 16 / PARTS)
 #include "attention/attention_backward_matrix.clh"
 
@@ -104,9 +112,10 @@ INLINED void stage_block(LocalAt stages, LocalAt stats_at, HeadRows q, HeadRows 
 
 SUBGROUP_OF_LANES __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void
 attention_backward_keys_matrix(
-    __global RESULT* dk, __global RESULT* dv, __global const ushort* q, __global const ushort* k,
-    __global const ushort* v, __global const ushort* dy, __global const float* stats,
-    __global const int* past, __global const int* order, int T, int H, int G, int P, float scale) {
+    __global STORED(RESULT_TYPE)* dk, __global STORED(RESULT_TYPE)* dv, __global const ushort* q,
+    __global const ushort* k, __global const ushort* v, __global const ushort* dy,
+    __global const float* stats, __global const int* past, __global const int* order, int T, int H,
+    int G, int P, float scale) {
   MATRIX_UNIT(unit, SUBGROUPS);
   __local uchar tiles[2 * TILE_BYTES(ROWS) + 2 * STAGE_BYTES] __attribute__((aligned(1024)));
   __local float ring_stats[2][2 * COLUMNS] __attribute__((aligned(16)));

@@ -6,7 +6,7 @@
 //   dq[t, h] = scale * sum_k ds k[k, g]
 // Shapes  q, dy, dq [T, H, E]; k, v [T, G, E]; first [T] i32; stats [H, 2, P]: see
 //         attention_backward_begin_matrix.cl; order: attention_order.cl; E = HEAD_DIM
-// Types   q, k, v and dy bf16; dq f32 or bf16 (-D RESULT_BF16); stats f32
+// Types   q, k, v and dy bf16; dq of -D RESULT_TYPE: f32, bf16 or f16; stats f32
 // Work    a work-group owns ROWS queries of one head, a divisor of 128, and loops over blocks of
 //         COLUMNS keys; the next block is copied while one is multiplied
 // Local   2 ROWS + 4 COLUMNS rows of E elements
@@ -14,14 +14,19 @@
 //        ROWS     |  p, dy . v, ds |  *  | keys |  added to dq [ROWS, E] in registers
 // Cost    6 E flops a (query, key) pair and head
 // Numerics ds is rounded to bf16; sums f32, in a fixed order
-//! clc: build on mma: MMA_SYNC HEAD_DIM=64 SUBGROUPS=4 SUBGROUP_ROWS=32 COLUMNS=32
+//! clc: build on mma: MMA_SYNC HEAD_DIM=64 SUBGROUPS=4 SUBGROUP_ROWS=32 COLUMNS=32 RESULT_TYPE=f32
 //! clc: build on mma: MMA_SYNC HEAD_DIM=128 SUBGROUPS=4 SUBGROUP_ROWS={16,32} COLUMNS=32
-//! clc: build on mma: MMA_SYNC HEAD_DIM=256 SUBGROUPS=4 SUBGROUP_ROWS=16 COLUMNS=16 RESULT_BF16
-//! clc: build on mfma: MFMA HEAD_DIM=64 SUBGROUPS=4 SUBGROUP_ROWS=16 COLUMNS=32
+//!     RESULT_TYPE=f32
+//! clc: build on mma: MMA_SYNC HEAD_DIM=256 SUBGROUPS=4 SUBGROUP_ROWS=16 COLUMNS=16
+//!     RESULT_TYPE={bf16,f16}
+//! clc: build on mfma: MFMA HEAD_DIM=64 SUBGROUPS=4 SUBGROUP_ROWS=16 COLUMNS=32 RESULT_TYPE=f32
 //! clc: build on wmma_gfx11: WMMA_GFX11 HEAD_DIM=64 SUBGROUPS=4 SUBGROUP_ROWS=16 COLUMNS=32
+//!     RESULT_TYPE=f32
 //! clc: build on wmma_gfx12: WMMA_GFX12 HEAD_DIM=64 SUBGROUPS=4 SUBGROUP_ROWS=16 COLUMNS=32
-//! clc: build on xmx: XMX HEAD_DIM=64 SUBGROUPS=4 SUBGROUP_ROWS=16 COLUMNS=32
+//!     RESULT_TYPE=f32
+//! clc: build on xmx: XMX HEAD_DIM=64 SUBGROUPS=4 SUBGROUP_ROWS=16 COLUMNS=32 RESULT_TYPE=f32
 //! clc: build MMA_SYNC EMULATED HEAD_DIM=32 SUBGROUPS=2 SUBGROUP_ROWS=16 COLUMNS=32
+//!     RESULT_TYPE={f32,f16}
 #include "attention/attention_backward_matrix.clh"
 
 // p of the scores.
@@ -72,7 +77,7 @@ INLINED void stage_block(LocalAt stages, HeadRows k, HeadRows v, TileRange range
 
 SUBGROUP_OF_LANES __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void
 attention_backward_queries_matrix(
-    __global RESULT* dq, __global const ushort* q, __global const ushort* k,
+    __global STORED(RESULT_TYPE)* dq, __global const ushort* q, __global const ushort* k,
     __global const ushort* v, __global const ushort* dy, __global const float* stats,
     __global const int* first, __global const int* order, int T, int H, int G, int P,
     float scale) {

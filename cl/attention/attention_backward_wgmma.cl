@@ -10,7 +10,8 @@
 //         HEAD_DIM, 64/128. P = T rounded up to 128. stats [H, P / STEP, 3, STEP], steps [P / 128]
 //         i32 and plan, which begins with counters: see attention_backward_begin_wgmma.cl; sums
 //         [H * P * E] f32. order: cl/attention/attention_order.cl.
-// Types   q, k, v and dy bf16, read through their maps only; dq, dk, dv f32 or bf16 (RESULT_BF16)
+// Types   q, k, v and dy bf16, read through their maps only; dq, dk, dv of -D RESULT_TYPE:
+//         f32, bf16 or f16
 // Work    a persistent grid of work-groups of three warp groups. A task is 128 keys of one query
 //         head, a step is STEP of its queries. One thread issues the copies, two warp groups own 64
 //         keys each. Scores and ds are computed transposed, so p^T and ds^T are left operands
@@ -25,8 +26,7 @@
 // Local   about 211 KB
 // Cost    10 E flops a (query, key) pair and head
 // Numerics p from the forward's log_sum_exp; p and ds are rounded to bf16; sums f32
-//! clc: build on wgmma: HEAD_DIM={64,128}
-//! clc: build on wgmma: HEAD_DIM={64,128} RESULT_BF16
+//! clc: build on wgmma: HEAD_DIM={64,128} RESULT_TYPE={f32,bf16,f16}
 #include "attention/attention_backward_wgmma.clh"
 #include "hopper/hopper.clh"
 #include "hopper/hopper_lanes.clh"

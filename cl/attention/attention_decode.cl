@@ -4,7 +4,8 @@
 //
 // Shapes  q, y [T, H, E]; k, v [Tk, G, E]; first, last [T] i32; log_sum_exp [T, H];
 //         parts [T, H, SPLITS, E + 2]: unnormalised sums of v, their maximum, their total
-// Types   f32; -D HEAD_DIM=E; -D VEC_SIZE=4: E is a multiple of 4, and all are aligned to it
+// Types   q, k and v of -D X_TYPE, y of RESULT_TYPE: f32, bf16 or f16; all else f32. -D HEAD_DIM=E;
+//         -D VEC_SIZE=4: E is a multiple of 4, and all are aligned to it
 // Work    attention_decode: a work-group of GROUP items owns a row, a head and a split of the row's
 //         keys: group (t SPLITS + split, h). It loops over blocks of GROUP keys: an item owns a key
 //         for the scores, and then a column of v and a slice of the keys.
@@ -14,8 +15,9 @@
 //         values again, from a cache.
 // Numerics  online softmax over blocks, then over splits; the order is fixed. Only keys of the
 //         range are read
-//! clc: build GROUP=64 HEAD_DIM={64,256} VEC_SIZE=4 SPLITS=16
-//! clc: build GROUP=64 HEAD_DIM={5,256} VEC_SIZE=1 SPLITS=2
+//! clc: build GROUP=64 HEAD_DIM={64,256} VEC_SIZE=4 SPLITS=16 X_TYPE={f32,f16}
+//!     RESULT_TYPE={f32,f16}
+//! clc: build GROUP=64 HEAD_DIM={5,256} VEC_SIZE=1 SPLITS=2 X_TYPE={f32,bf16} RESULT_TYPE=f32
 //! clc: budget on gfx90a registers<=128 spills=0
 #include "activations.clh"
 #include "attention/attention_problem.clh"
@@ -30,10 +32,10 @@
 #define AHEAD (ITEM_COLUMNS == 1 ? 8 : 1)  // rows of v that an item loads at once
 #define FINITE_LOW -1e30f  // below every score; finite: a difference of infinities would be NaN
 
-float score_of(__local const vec* query, __global const float* row) {
+float score_of(__local const vec* query, __global const STORED(X_TYPE)* row) {
   vec sum = 0.0f;
 #pragma unroll 16
-  for (int c = 0; c < COLUMNS; ++c) sum = fma(query[c], LOAD_VEC(f32, row, c), sum);
+  for (int c = 0; c < COLUMNS; ++c) sum = fma(query[c], LOAD_VEC(X_TYPE, row, c), sum);
   return dot(sum, (vec)(1.0f));
 }
 
@@ -46,13 +48,13 @@ float largest_of(__local const float* scores) {
 
 // values [AHEAD][ITEM_COLUMNS]: loads rows n, n + SLICES, ... of `count` rows of v; past the end
 // the last one is repeated.
-__attribute__((always_inline)) void load_values(vec* values, __global const float* v, long v_step,
-                                                int n, int count, int column) {
+__attribute__((always_inline)) void load_values(vec* values, __global const STORED(X_TYPE)* v,
+                                                long v_step, int n, int count, int column) {
 #pragma unroll
   for (int a = 0; a < AHEAD; ++a) {
-    __global const float* row = v + min(n + a * SLICES, count - 1) * v_step;
+    __global const STORED(X_TYPE)* row = v + min(n + a * SLICES, count - 1) * v_step;
     for (int i = 0; i < ITEM_COLUMNS; ++i) {
-      values[a * ITEM_COLUMNS + i] = LOAD_VEC(f32, row, min(column + i * GROUP, COLUMNS - 1));
+      values[a * ITEM_COLUMNS + i] = LOAD_VEC(X_TYPE, row, min(column + i * GROUP, COLUMNS - 1));
     }
   }
 }
@@ -72,8 +74,8 @@ __attribute__((always_inline)) void add_values(vec* sums, float* total, const ve
 }
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_decode(
-    __global float* parts, __global const float* q, __global const float* k,
-    __global const float* v, __global const int* first, __global const int* last,
+    __global float* parts, __global const STORED(X_TYPE)* q, __global const STORED(X_TYPE)* k,
+    __global const STORED(X_TYPE)* v, __global const int* first, __global const int* last,
     AttentionProblem problem) {
   __local vec query[COLUMNS], slices[SLICES * COLUMNS];
   __local float scores[GROUP], weights[GROUP], totals[SLICES];
@@ -85,7 +87,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_decod
   const int share = (last[t] - first[t]) / SPLITS + 1;
   const int begin = first[t] + split * share, end = min(last[t] + 1, begin + share);
   for (int c = item; c < COLUMNS; c += GROUP) {
-    query[c] = LOAD_VEC(f32, q + row * HEAD_DIM, c) * problem.scale;
+    query[c] = LOAD_VEC(X_TYPE, q + row * HEAD_DIM, c) * problem.scale;
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // every item reads the full query
 
@@ -94,7 +96,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_decod
   float running_max = FINITE_LOW, total = 0.0f;
   for (int block = begin; block < end; block += GROUP) {
     const int key = block + item, keys = min(GROUP, end - block);
-    __global const float* v_rows = v + block * k_step + head;
+    __global const STORED(X_TYPE)* v_rows = v + block * k_step + head;
     vec values[AHEAD * ITEM_COLUMNS];
     load_values(values, v_rows, k_step, slice, keys, column);  // the scores take as long
     float score = FINITE_LOW;
@@ -133,7 +135,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_decod
   part[HEAD_DIM + 1] = total;
 }
 
-__kernel void attention_join(__global float* y, __global float* log_sum_exp,
+__kernel void attention_join(__global STORED(RESULT_TYPE)* y, __global float* log_sum_exp,
                              __global const float* parts, long elements, int keeps_log_sum_exp) {
   const long i = get_global_id(0);
   if (i >= elements) return;
@@ -153,6 +155,6 @@ __kernel void attention_join(__global float* y, __global float* log_sum_exp,
     total = fma(factor, of_split[HEAD_DIM + 1], total);
     sum = fma(factor, of_split[e], sum);
   }
-  y[i] = sum / total;
+  STORE_ONE(RESULT_TYPE, y, i, sum / total);
   if (keeps_log_sum_exp && e == 0) log_sum_exp[row] = row_max + log(total);
 }

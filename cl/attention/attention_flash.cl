@@ -3,7 +3,7 @@
 //   log_sum_exp[t, h] = log sum_k exp(scale * q[t, h] . k[k, g]),  k in first[t] .. last[t]
 //
 // Shapes  q, y [T, H, E]; k, v [Tk, G, E]; first, last [T] i32; log_sum_exp [T, H]; E = HEAD_DIM
-// Types   f32
+// Types   q, k and v of -D X_TYPE, y of RESULT_TYPE: f32, bf16 or f16; all else f32
 // Work    a work-group owns TILE_ROWS queries of one head and loops over blocks of BLOCK keys; an
 //         item owns ITEM_ROWS queries, for some of the keys and of the columns of y
 // Local   the stages of attention_tile.clh; the weights p [BLOCK, TILE_ROWS]; a maximum for each
@@ -14,7 +14,11 @@
 // Numerics flash attention (Dao et al., 2022) with an online softmax; scores in units of log 2;
 //         only keys in the range of a tile's rows are read
 //! clc: build TILE_ROWS=64 BLOCK=64 STEPS=16 ITEM_ROWS=4 ITEMS_ACROSS=8 HEAD_DIM={64,128}
+//!     X_TYPE=f32 RESULT_TYPE=f32
+//! clc: build TILE_ROWS=64 BLOCK=64 STEPS=16 ITEM_ROWS=4 ITEMS_ACROSS=8 HEAD_DIM=64
+//!     X_TYPE={bf16,f16} RESULT_TYPE={bf16,f16}
 //! clc: build TILE_ROWS=32 BLOCK=32 STEPS=8 ITEM_ROWS=4 ITEMS_ACROSS=8 HEAD_DIM=20
+//!     X_TYPE={f32,f16} RESULT_TYPE=f32
 //! clc: budget on gfx90a registers<=350 spills=0
 #include "attention/attention_tile.clh"
 
@@ -61,8 +65,8 @@ INLINE void raise_maxima(float maxima[ITEM_ROWS], const float4 scores[ITEM_ROWS 
 float finite_maximum(float maximum) { return maximum == -INFINITY ? 0.0f : maximum; }
 
 __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void attention_flash(
-    __global float* y, __global float* log_sum_exp, __global const float* q,
-    __global const float* k, __global const float* v, __global const int* first,
+    __global STORED(RESULT_TYPE)* y, __global float* log_sum_exp, __global const STORED(X_TYPE)* q,
+    __global const STORED(X_TYPE)* k, __global const STORED(X_TYPE)* v, __global const int* first,
     __global const int* last, AttentionProblem problem, int keeps_log_sum_exp) {
   __local float4 stage_fours[STAGE_FLOATS / 4];
   __local float4 weight_fours[BLOCK * LEFT_STRIDE / 4];

@@ -17,8 +17,7 @@
 // Cost    as there
 // Numerics as there; the polynomial's error is 2^-13, below that of a weight rounded to bf16; it
 //         yields 2^-126 for a masked score
-//! clc: build on wgmma: HEAD_DIM=64
-//! clc: build on wgmma: HEAD_DIM=64 RESULT_BF16
+//! clc: build on wgmma: HEAD_DIM=64 RESULT_TYPE={f32,bf16,f16}
 #include "hopper/hopper.clh"
 #include "hopper/hopper_lanes.clh"
 #include "hopper/hopper_pipeline.clh"

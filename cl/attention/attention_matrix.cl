@@ -4,7 +4,7 @@
 //   log_sum_exp[t, h] = log sum_k exp(scale * q[t, h] . k[k, g]),  k in first[t] .. last[t]
 // Shapes  q, y [T, H, E]; k, v [Tk, G, E]; first, last [T] i32; log_sum_exp [T, H]; E = HEAD_DIM, a
 //         multiple of 16; order: cl/attention/attention_order.cl
-// Types   q, k and v bf16; y f32 or bf16 (-D RESULT_BF16); else f32
+// Types   q, k and v bf16; y of -D RESULT_TYPE: f32, bf16 or f16; else f32
 // Work    a work-group owns ROWS = SUBGROUPS x SUBGROUP_ROWS queries of one head, a divisor of 128,
 //         and loops over blocks of COLUMNS keys from the last one to the first. Keys and values
 //         take turns in a ring of SLOTS tiles: while a block's keys are multiplied, its values
@@ -16,13 +16,21 @@
 // Numerics online softmax (Milakov and Gimelshein, 2018) in f32; p is rounded to bf16 for its
 //         product with v
 //! clc: build on mma: MMA_SYNC HEAD_DIM=64 SUBGROUPS=4 SUBGROUP_ROWS={16,32} COLUMNS=64 SLOTS=2
+//!     RESULT_TYPE=f32
 //! clc: build on mma: MMA_SYNC HEAD_DIM=128 SUBGROUPS=4 SUBGROUP_ROWS=32 COLUMNS=64 SLOTS=2
+//!     RESULT_TYPE=f32
 //! clc: build on mma: MMA_SYNC HEAD_DIM=256 SUBGROUPS=4 SUBGROUP_ROWS=16 COLUMNS=32 SLOTS=2
+//!     RESULT_TYPE=f32
 //! clc: build on mfma: MFMA HEAD_DIM=64 SUBGROUPS=4 SUBGROUP_ROWS=16 COLUMNS=32 SLOTS=2
+//!     RESULT_TYPE=f32
 //! clc: build on wmma_gfx11: WMMA_GFX11 HEAD_DIM=64 SUBGROUPS=4 SUBGROUP_ROWS=16 COLUMNS=32 SLOTS=2
+//!     RESULT_TYPE=f32
 //! clc: build on wmma_gfx12: WMMA_GFX12 HEAD_DIM=64 SUBGROUPS=4 SUBGROUP_ROWS=16 COLUMNS=32 SLOTS=2
+//!     RESULT_TYPE=f32
 //! clc: build on xmx: XMX HEAD_DIM=64 SUBGROUPS=4 SUBGROUP_ROWS=16 COLUMNS=32 SLOTS=2
+//!     RESULT_TYPE=f32
 //! clc: build MMA_SYNC EMULATED HEAD_DIM=32 SUBGROUPS=2 SUBGROUP_ROWS=16 COLUMNS=32 SLOTS=2
+//!     RESULT_TYPE={f32,f16}
 #include "attention/attention_matrix.clh"
 
 #if SLOTS == 2
@@ -98,7 +106,7 @@ INLINED void spoil(MatrixUnit unit, float (*totals)[SUM_ROWS], __local const int
 
 SUBGROUP_OF_LANES __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void
 attention_matrix(
-    __global RESULT* y, __global float* log_sum_exp, __global const ushort* q,
+    __global STORED(RESULT_TYPE)* y, __global float* log_sum_exp, __global const ushort* q,
     __global const ushort* k, __global const ushort* v, __global const int* first,
     __global const int* last, __global const int* order, int T, int Tk, int H, int G, float scale,
     int keeps_log_sum_exp) {

@@ -6,7 +6,8 @@
 //         boxes of 128 rows; y [T, H, E]; first, last [T] i32; log_sum_exp [T, H]; E = HEAD_DIM =
 //         128
 //         order: cl/attention/attention_order.cl
-// Types   q, k and v bf16, read through their maps only; y f32 or bf16 (-D RESULT_BF16); else f32
+// Types   q, k and v bf16, read through their maps only; y of -D RESULT_TYPE: f32, bf16
+//         or f16; else f32
 // Work    a persistent grid of work-groups of three warp groups; a tile is 128 rows of one head.
 //         The first warp computes each tile's range of keys and issues copies of blocks of 128
 //         keys, and of their values, into rings of 2; the two other warp groups own 64 rows each.
@@ -17,8 +18,7 @@
 // Local   164 KB
 // Cost    4 E flops a (query, key) pair and head
 // Numerics online softmax (Milakov and Gimelshein, 2018) in f32; weights are rounded to bf16
-//! clc: build on wgmma: HEAD_DIM=128
-//! clc: build on wgmma: HEAD_DIM=128 RESULT_BF16
+//! clc: build on wgmma: HEAD_DIM=128 RESULT_TYPE={f32,bf16,f16}
 #include "hopper/hopper.clh"
 #include "hopper/hopper_lanes.clh"
 #include "hopper/hopper_pipeline.clh"

@@ -31,13 +31,14 @@ Tensor record_attention_order(Batch& batch, const Tensor& first, const Tensor& l
 void record_attention(Batch& batch, const Tensor& y, const Tensor& log_sum_exp,
                       const AttentionInputs& in) {
   const AttentionSpec spec = checked_spec("attention", batch.context(), in);
-  require_activation("attention", "y", y, in.q.shape());
+  require_any_activation("attention", "y", y, in.q.shape());
   if (!log_sum_exp.empty()) {
     require_tensor("attention", "log_sum_exp", log_sum_exp, {spec.T, spec.H});
   }
   AttentionForward forward{spec, y, log_sum_exp, in};
   const AttentionImplementation& chosen = choose_attention(batch.context(), forward);
-  if (chosen.takes_bf16) return chosen.record(batch, forward);
+  const bool is_f32 = in.q.type() == DType::f32 && y.type() == DType::f32;
+  if (is_f32 || chosen.types == ActivationTypes::any) return chosen.record(batch, forward);
   forward.in = upcast(batch, in);
   forward.y = f32_result(batch, y);
   chosen.record(batch, forward);

@@ -4,7 +4,8 @@
 // first = start of the document and last = t; a KV cache has first = 0 (or the start of a window)
 // and last = the token's position. No row outside that range is read as a key.
 //   y[t, h] = sum_k p_k v[k, g],  p = softmax_k(scale * q[t, h] . k[k, g]),  g = h / (H / G)
-// Tensors are f32, or bf16 if stated; kernels that support only f32 work on converted copies.
+// Tensors are f32, and activations also bf16 or f16, as stated. The kernels for CPUs work on f32
+// copies of these; matrix units round the operands of products to bf16, of f16 tensors too.
 // Online softmax (Milakov and Gimelshein, 2018): no [T, T] matrix is ever stored.
 #pragma once
 
@@ -13,7 +14,7 @@
 namespace clora {
 
 struct AttentionInputs {
-  Tensor q;      // [T, H, E]; q, k and v are f32, or all bf16
+  Tensor q;      // [T, H, E]; q, k and v are all f32, all bf16 or all f16
   Tensor k;      // [Tk, G, E]; H a multiple of G
   Tensor v;      // [Tk, G, E]
   Tensor first;  // [T] i32
@@ -31,19 +32,19 @@ struct AttentionInputs {
 Tensor record_attention_order(Batch& batch, const Tensor& first, const Tensor& last, std::int64_t H,
                               std::int64_t E);
 
-// Overwrites y [T, H, E] (f32 or bf16) and log_sum_exp [T, H]; log_sum_exp may be empty if no
+// Overwrites y [T, H, E] (f32, bf16 or f16) and log_sum_exp [T, H]; log_sum_exp may be empty if no
 // backward follows.
 void record_attention(Batch& batch, const Tensor& y, const Tensor& log_sum_exp,
                       const AttentionInputs& inputs);
 
 struct AttentionGradients {
-  Tensor dq;  // [T, H, E]; dq, dk and dv are f32, or all bf16
+  Tensor dq;  // [T, H, E]; dq, dk and dv are all f32, all bf16 or all f16
   Tensor dk;  // [Tk, G, E]
   Tensor dv;  // [Tk, G, E]
 };
 
 // Overwrites all three; deterministic. y and log_sum_exp are the outputs of the forward. dy and y
-// are f32 or bf16.
+// are each f32, bf16 or f16.
 // REQUIRES: Tk == T (packed rows), last[t] == t, first is non-decreasing.
 void record_attention_backward(Batch& batch, const AttentionGradients& gradients, const Tensor& dy,
                                const Tensor& y, const Tensor& log_sum_exp,
@@ -57,7 +58,8 @@ void record_attention_backward(Batch& batch, const AttentionGradients& gradients
     const Tensor& log_sum_exp, const AttentionInputs& inputs);
 
 // Writes the keys or values of a step into the cache: cache[positions[t]] = rows[t]. cache
-// [S, G, E], rows [T, G, E], positions [T] i32; a position outside [0, S) is skipped.
+// [S, G, E] and rows [T, G, E] are each f32, bf16 or f16; positions [T] i32; a position outside
+// [0, S) is skipped.
 void record_cache_append(Batch& batch, const Tensor& cache, const Tensor& rows,
                          const Tensor& positions);
 

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <array>
+
 #include "ops/activations.hpp"
 #include "ops/attention/attention_dispatch.hpp"
 #include "ops/launch_grids.hpp"
@@ -24,6 +27,14 @@ void record_add_heads(Batch& batch, const AttentionGradients& out,
                narrow(out.dk.elements()));
 }
 
+// Whether tensors of these types need no conversion.
+bool takes(ActivationTypes types, const AttentionBackward& b) {
+  if (types == ActivationTypes::any) return true;
+  const DType type = types == ActivationTypes::one ? b.in.q.type() : DType::f32;
+  return std::ranges::all_of(std::array{b.in.q, b.dy, b.y, b.out.dq},
+                             [&](const Tensor& t) { return t.type() == type; });
+}
+
 }  // namespace
 
 AttentionGradients record_attention_backward_in_parts(Batch& batch, const AttentionGradients& out,
@@ -34,17 +45,17 @@ AttentionGradients record_attention_backward_in_parts(Batch& batch, const Attent
   const AttentionSpec spec = checked_spec(op, batch.context(), in);
   require(spec.T == spec.Tk, "{}: k must have {} rows like q (packed rows), got {}", op, spec.T,
           in.k.text());
-  require_activation(op, "dq", out.dq, in.q.shape());
+  require_any_activation(op, "dq", out.dq, in.q.shape());
   require_tensor(op, "dk", out.dk, in.k.shape(), out.dq.type());
   require_tensor(op, "dv", out.dv, in.k.shape(), out.dq.type());
-  require_activation(op, "dy", dy, in.q.shape());
-  require_activation(op, "y", y, in.q.shape());
+  require_any_activation(op, "dy", dy, in.q.shape());
+  require_any_activation(op, "y", y, in.q.shape());
   require_tensor(op, "log_sum_exp", log_sum_exp, {spec.T, spec.H});
   AttentionBackward backward{spec, out, dy, y, log_sum_exp, in, spec.cost()};
   backward.cost.flops *= 2.5;  // five products instead of two
   backward.cost.bytes *= 2;    // q, dy, y in, dq out
   const auto& chosen = choose_attention_backward(batch.context(), backward);
-  if (chosen.takes_bf16) return chosen.record(batch, backward);
+  if (takes(chosen.types, backward)) return chosen.record(batch, backward);
   backward.in = upcast(batch, in);
   backward.dy = record_upcast(batch, dy);
   backward.y = record_upcast(batch, y);

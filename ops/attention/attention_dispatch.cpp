@@ -19,11 +19,11 @@ const char* many_rows_refusal(const Context&, const AttentionForward& forward) {
 
 constexpr AttentionImplementation kForward[] = {
     {"wgmma_hdim64", kAttentionWgmma64, needs_wgmma, attention_wgmma64_refusal,
-     attention_wgmma_passed, record_attention_wgmma, true, true},
+     attention_wgmma_passed, record_attention_wgmma, ActivationTypes::any, true},
     {"wgmma", kAttentionWgmma128, needs_wgmma, attention_wgmma128_refusal, attention_wgmma_passed,
-     record_attention_wgmma, true, true},
+     record_attention_wgmma, ActivationTypes::any, true},
     {"matrix", kAttentionMatrix, needs_any_matrix_unit, attention_matrix_refusal,
-     attention_matrix_passed, record_attention_matrix, true, true},
+     attention_matrix_passed, record_attention_matrix, ActivationTypes::any, true},
     {"decode_cpu", kAttentionDecodeCpu, needs_cpu, few_rows_refusal, attention_decode_cpu_passed,
      record_attention_decode_cpu},
     {"bf16_cpu", kAttentionBf16Cpu, needs_bf16_cpu, attention_bf16_cpu_refusal,
@@ -31,27 +31,27 @@ constexpr AttentionImplementation kForward[] = {
     {"cpu", kAttentionCpu, needs_cpu, many_rows_refusal, attention_cpu_passed,
      record_attention_cpu},
     {"decode", kAttentionDecode, needs_nothing, few_rows_refusal, needs_no_test,
-     record_attention_decode},
+     record_attention_decode, ActivationTypes::any},
     {"flash", kAttentionFlash, needs_nothing, attention_flash_refusal, needs_no_test,
-     record_attention_flash},
+     record_attention_flash, ActivationTypes::any},
     {"portable", kAttentionPortable, needs_nothing, refuses_nothing, needs_no_test,
-     record_attention_portable},
+     record_attention_portable, ActivationTypes::any},
 };
 constexpr ImplementationList<AttentionImplementation> kForwardList{"attention", kForward};
 
 constexpr AttentionBackwardImplementation kBackward[] = {
     {"wgmma", kAttentionBackwardWgmma, needs_wgmma, attention_backward_wgmma_refusal,
-     attention_backward_wgmma_passed, record_attention_backward_wgmma, true},
+     attention_backward_wgmma_passed, record_attention_backward_wgmma, ActivationTypes::any},
     {"matrix", kAttentionBackwardMatrix, needs_any_matrix_unit, attention_backward_matrix_refusal,
-     attention_backward_matrix_passed, record_attention_backward_matrix, true},
+     attention_backward_matrix_passed, record_attention_backward_matrix, ActivationTypes::any},
     {"bf16_cpu", kAttentionBackwardBf16Cpu, needs_bf16_cpu, attention_backward_bf16_cpu_refusal,
      attention_backward_bf16_cpu_passed, record_attention_backward_bf16_cpu},
     {"cpu", kAttentionBackwardCpu, needs_cpu, refuses_nothing, attention_backward_cpu_passed,
      record_attention_backward_cpu},
     {"flash", kAttentionBackwardFlash, needs_nothing, attention_backward_flash_refusal,
-     needs_no_test, record_attention_backward_flash},
+     needs_no_test, record_attention_backward_flash, ActivationTypes::one},
     {"portable", kAttentionBackwardPortable, needs_nothing, refuses_nothing, needs_no_test,
-     record_attention_backward_portable},
+     record_attention_backward_portable, ActivationTypes::one},
 };
 constexpr ImplementationList<AttentionBackwardImplementation> kBackwardList{"attention_backward",
                                                                             kBackward};

@@ -7,15 +7,20 @@
 
 namespace clora {
 
+// The types of activations that an implementation reads and writes as they are stored: f32 only,
+// one type of the three for all tensors, or any for each. For others, callers convert from and to
+// f32.
+enum class ActivationTypes { f32, one, any };
+
 struct AttentionImplementation {
   std::string_view name;
   std::string_view file;
   const char* (*unavailable)(const Context&);
   const char* (*refusal)(const Context&, const AttentionForward&);
   bool (*passed)(Context&, const AttentionForward&);
-  // REQUIRES: no refusal; q, k, v and y are f32 unless takes_bf16.
+  // REQUIRES: no refusal; q, k, v and y are of these types.
   void (*record)(Batch&, const AttentionForward&);
-  bool takes_bf16 = false;
+  ActivationTypes types = ActivationTypes::f32;
   bool reads_order = false;  // AttentionInputs::order
 };
 
@@ -30,9 +35,9 @@ struct AttentionBackwardImplementation {
   const char* (*refusal)(const Context&, const AttentionBackward&);
   bool (*passed)(Context&, const AttentionBackward&);
   // Returns the tensors written: dk and dv are those of `out`, or parts [T, H, E], one per query
-  // head. REQUIRES: no refusal; all tensors are f32 unless takes_bf16.
+  // head. REQUIRES: no refusal; all tensors are of these types.
   AttentionGradients (*record)(Batch&, const AttentionBackward&);
-  bool takes_bf16 = false;
+  ActivationTypes types = ActivationTypes::f32;
 };
 
 const ImplementationList<AttentionBackwardImplementation>& attention_backward_implementations();

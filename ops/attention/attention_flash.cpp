@@ -24,9 +24,15 @@ bool fits(const AttentionTile& tile, const AttentionSpec& spec) {
          tile.local_bytes(spec.E) <= device.local_memory_bytes;
 }
 
-Launch launch_of(const AttentionSpec& spec, const AttentionTile& tile, std::string_view file,
-                 std::string_view function, std::string_view label) {
+// The types of a kernel's inputs and results.
+struct TileTypes {
+  DType x, result;
+};
+
+Launch launch_of(const AttentionSpec& spec, const AttentionTile& tile, TileTypes types,
+                 std::string_view file, std::string_view function, std::string_view label) {
   Defines defines;
+  defines.set("X_TYPE", name_of(types.x)).set("RESULT_TYPE", name_of(types.result));
   defines.set("TILE_ROWS", tile.rows).set("BLOCK", tile.block).set("STEPS", tile.steps);
   defines.set("ITEM_ROWS", tile.item_rows).set("ITEMS_ACROSS", tile.items_across);
   defines.set("HEAD_DIM", spec.E);
@@ -77,8 +83,8 @@ const char* attention_flash_refusal(const Context&, const AttentionForward& forw
 
 void record_attention_flash(Batch& batch, const AttentionForward& forward) {
   const auto& [spec, y, log_sum_exp, in] = forward;
-  Launch launch =
-      launch_of(spec, tile_of(spec, in), kAttentionFlash, "attention_flash", "attention/forward");
+  Launch launch = launch_of(spec, tile_of(spec, in), {in.q.type(), y.type()}, kAttentionFlash,
+                            "attention_flash", "attention/forward");
   launch.cost = spec.cost();
   batch.launch(std::move(launch), y, forward.logs_or_y(), in.q, in.k, in.v, in.first, in.last,
                spec.problem(in.scale), std::int32_t{forward.keeps_log_sum_exp()});
@@ -103,15 +109,16 @@ AttentionGradients record_attention_backward_flash(Batch& batch,
   const Shape parts{spec.T, spec.H, spec.E};
   const bool has_parts = spec.H > spec.G;
   AttentionGradients written = out;
-  if (has_parts) written.dk = batch.temporary(parts, DType::f32, "dk parts");
-  if (has_parts) written.dv = batch.temporary(parts, DType::f32, "dv parts");
-  Launch keys = launch_of(spec, tile, kAttentionBackwardFlash, "attention_backward_flash_keys",
-                          "attention/backward");
+  const TileTypes types{in.q.type(), out.dq.type()};
+  if (has_parts) written.dk = batch.temporary(parts, types.result, "dk parts");
+  if (has_parts) written.dv = batch.temporary(parts, types.result, "dv parts");
+  Launch keys = launch_of(spec, tile, types, kAttentionBackwardFlash,
+                          "attention_backward_flash_keys", "attention/backward");
   keys.cost = cost;
   batch.launch(std::move(keys), written.dk, written.dv, dy, log_sum_exp, dot, in.q, in.k, in.v,
                in.first, spec.problem(in.scale));
-  batch.launch(launch_of(spec, tile, kAttentionBackwardFlash, "attention_backward_flash_queries",
-                         "attention/backward q"),
+  batch.launch(launch_of(spec, tile, types, kAttentionBackwardFlash,
+                         "attention_backward_flash_queries", "attention/backward q"),
                out.dq, dy, log_sum_exp, dot, in.q, in.k, in.v, in.first, spec.problem(in.scale));
   return written;
 }

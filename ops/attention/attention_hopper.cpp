@@ -31,9 +31,7 @@ Bf16Rows head_rows(Batch& batch, const Tensor& x) {
 
 Defines defines_of(std::int64_t head_dim, const Tensor& result) {
   Defines defines;
-  defines.set("HEAD_DIM", head_dim);
-  if (result.type() == DType::bf16) defines.set("RESULT_BF16");
-  return defines;
+  return defines.set("HEAD_DIM", head_dim).set("RESULT_TYPE", name_of(result.type()));
 }
 
 Tensor order_of(Batch& batch, const AttentionInputs& in) {
@@ -72,10 +70,11 @@ struct BackwardPlan {
 };
 
 void record_begin(Batch& batch, const BackwardPlan& plan, const AttentionBackward& backward,
-                  const Tensor& order, Defines defines) {
+                  const Tensor& order) {
   const auto& [spec, out, dy, y, log_sum_exp, in, cost] = backward;
-  if (y.type() == DType::bf16) defines.set("Y_BF16");
-  if (dy.type() == DType::bf16) defines.set("DY_BF16");
+  Defines defines;
+  defines.set("HEAD_DIM", spec.E);
+  defines.set("Y_TYPE", name_of(y.type())).set("DY_TYPE", name_of(dy.type()));
   constexpr std::int64_t kItemsARow = 8;
   const auto heads = static_cast<std::size_t>(spec.H);
   Launch launch{{}, items(plan.padded * kItemsARow, heads), {}, "attention/dots"};
@@ -171,7 +170,7 @@ AttentionGradients record_attention_backward_wgmma(Batch& batch,
   const BackwardPlan plan(batch, spec, out);
   const Defines defines = defines_of(spec.E, out.dq);
   const Tensor order = order_of(batch, in);
-  record_begin(batch, plan, backward, order, defines);
+  record_begin(batch, plan, backward, order);
   Launch launch{{},
                 persistent(spec, plan.padded / kRows * spec.H),
                 cost,

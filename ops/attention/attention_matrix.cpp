@@ -6,6 +6,7 @@
 #include "ops/attention/attention_hopper.hpp"
 #include "ops/attention/attention_self_test.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
+#include "ops/hopper/ptx.hpp"
 
 namespace clora {
 namespace {
@@ -34,8 +35,7 @@ Defines defines_of(std::int64_t head_dim, const Tensor& result, MatrixUnitChoice
       .set("SUBGROUPS", tile.subgroups)
       .set("SUBGROUP_ROWS", tile.subgroup_rows)
       .set("COLUMNS", tile.columns);
-  if (result.type() == DType::bf16) defines.set("RESULT_BF16");
-  return defines;
+  return defines.set("RESULT_TYPE", name_of(result.type()));
 }
 
 // Work-groups for all tiles of all heads, `parts` for each.
@@ -85,8 +85,8 @@ struct BackwardLaunches {
     const auto& [spec, out, dy_given, y, log_sum_exp, in, cost] = backward;
     Defines defines;
     defines.set("GROUP", kBeginGroup).set("HEAD_DIM", spec.E);
-    if (y.type() == DType::bf16) defines.set("Y_BF16");
-    if (dy_given.type() == DType::bf16) defines.set("DY_BF16");
+    defines.set("Y_TYPE", name_of(y.type())).set("DY_TYPE", name_of(dy_given.type()));
+    set_use_ptx(defines, batch.context());
     const std::int64_t items = padded * spec.H * kBeginTeam;
     Launch launch{{},
                   groups_of(kBeginGroup, static_cast<std::size_t>(divide_up(items, kBeginGroup))),

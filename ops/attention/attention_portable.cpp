@@ -5,7 +5,7 @@ namespace clora {
 void record_attention_decode(Batch& batch, const AttentionForward& forward) {
   const auto& [spec, y, log_sum_exp, in] = forward;
   const std::int64_t T = spec.T, H = spec.H, E = spec.E, splits = spec.portable_splits();
-  Defines defines = spec.defines();
+  Defines defines = spec.defines(in.q.type(), y.type());
   defines.set("HEAD_DIM", E).set("SPLITS", splits);
   defines.set("VEC_SIZE", reads_vec4s(spec, in) ? 4 : 1);
   Context& context = spec.context;
@@ -28,8 +28,9 @@ void record_attention_portable(Batch& batch, const AttentionForward& forward) {
   const auto& [spec, y, log_sum_exp, in] = forward;
   (void)spec.local(2 * spec.E + spec.work_group());
   const LocalMemory row = spec.local(spec.E);
-  batch.launch({spec.kernel(kAttentionPortable, "attention_forward"), spec.groups(spec.T, spec.H),
-                spec.cost(), "attention/forward"},
+  batch.launch({spec.context.kernel(kAttentionPortable, "attention_forward",
+                                    spec.defines(in.q.type(), y.type())),
+                spec.groups(spec.T, spec.H), spec.cost(), "attention/forward"},
                y, forward.logs_or_y(), in.q, in.k, in.v, in.first, in.last, spec.problem(in.scale),
                std::int32_t{forward.keeps_log_sum_exp()}, row, row);
 }
@@ -38,7 +39,8 @@ Tensor record_attention_dots(Batch& batch, const AttentionBackward& backward) {
   const AttentionSpec& spec = backward.spec;
   const std::int64_t rows = spec.T * spec.H;
   Tensor dot = batch.temporary({spec.T, spec.H}, DType::f32, "dy . y");
-  batch.launch({spec.kernel(kAttentionBackwardPortable, "attention_dots"),
+  const Defines defines = spec.defines(backward.in.q.type(), backward.out.dq.type());
+  batch.launch({spec.context.kernel(kAttentionBackwardPortable, "attention_dots", defines),
                 spec.groups(divide_up(rows, spec.work_group()), 1),
                 {},
                 "attention/dots"},
@@ -49,8 +51,9 @@ Tensor record_attention_dots(Batch& batch, const AttentionBackward& backward) {
 AttentionGradients record_attention_backward_portable(Batch& batch,
                                                       const AttentionBackward& backward) {
   const auto& [spec, out, dy, y, log_sum_exp, in, cost] = backward;
-  const auto kernel = [&given = spec](std::string_view name) {
-    return given.kernel(kAttentionBackwardPortable, name);
+  const Defines defines = spec.defines(in.q.type(), out.dq.type());
+  const auto kernel = [&context = spec.context, &defines](std::string_view name) {
+    return context.kernel(kAttentionBackwardPortable, name, defines);
   };
   const Tensor dot = record_attention_dots(batch, backward);
   const LocalMemory row = spec.local(spec.E);

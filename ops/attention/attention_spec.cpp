@@ -90,6 +90,10 @@ std::int64_t AttentionSpec::work_group() const {
   return static_cast<std::int64_t>(reduction_group(context.device(), kWorkGroup));
 }
 
+Defines AttentionSpec::defines(DType x, DType result) const {
+  return defines().set("X_TYPE", name_of(x)).set("RESULT_TYPE", name_of(result));
+}
+
 Defines AttentionSpec::defines() const {
   Defines defines;
   if (!cpu) return defines.set("GROUP", work_group());
@@ -130,7 +134,7 @@ AttentionSpec checked_spec(std::string_view op, Context& context, const Attentio
   const Tensor& q = inputs.q;
   const Tensor& k = inputs.k;
   require(!q.empty() && q.shape().rank() == 3 && q.elements() > 0,
-          "{}: q must be f32 or bf16 [T, H, E], got {}", op, q.empty() ? "nothing" : q.text());
+          "{}: q must be f32, bf16 or f16 [T, H, E], got {}", op, q.empty() ? "nothing" : q.text());
   const std::int64_t E = q.shape()[2];
   require(!k.empty() && k.shape().rank() == 3 && k.elements() > 0,
           "{}: k must be [Tk, G, {}] to match q {}, got {}", op, E, q.text(),
@@ -144,7 +148,7 @@ AttentionSpec checked_spec(std::string_view op, Context& context, const Attentio
                            .keys_per_row = inputs.keys_per_row};
   require(spec.H % spec.G == 0, "{}: the {} query heads must be a multiple of the {} key heads", op,
           spec.H, spec.G);
-  require_activation(op, "q", q, {spec.T, spec.H, spec.E});
+  require_any_activation(op, "q", q, {spec.T, spec.H, spec.E});
   require_tensor(op, "k", k, {spec.Tk, spec.G, spec.E}, q.type());
   require_tensor(op, "v", inputs.v, {spec.Tk, spec.G, spec.E}, q.type());
   require_tensor(op, "first", inputs.first, {spec.T}, DType::i32);
@@ -156,10 +160,10 @@ AttentionSpec checked_spec(std::string_view op, Context& context, const Attentio
 }
 
 bool reads_vec4s(const AttentionSpec& spec, const AttentionInputs& inputs) {
-  constexpr std::size_t kFour = 4;
-  return static_cast<std::size_t>(spec.E) % kFour == 0 &&
+  constexpr std::int64_t kFour = 4;
+  return spec.E % kFour == 0 &&
          std::ranges::all_of(std::array{inputs.q, inputs.k, inputs.v}, [](const Tensor& t) {
-           return t.type() == DType::bf16 || t.offset_bytes() % (kFour * sizeof(float)) == 0;
+           return t.offset_bytes() % bytes_of(t.type(), kFour) == 0;
          });
 }
 

@@ -57,6 +57,8 @@ struct AttentionSpec {
 
   std::int64_t work_group() const;
   Defines defines() const;
+  // The same for portable kernels, with the types of their inputs and results.
+  Defines defines(DType x, DType result) const;
   Grid groups(std::int64_t x, std::int64_t y) const;
   Kernel kernel(std::string_view file, std::string_view function) const {
     return context.kernel(file, function, defines());
@@ -71,7 +73,7 @@ struct AttentionSpec {
 // What the launches of one forward read and write.
 struct AttentionForward {
   AttentionSpec spec;
-  Tensor y;            // [T, H, E], f32 or bf16
+  Tensor y;            // [T, H, E], f32, bf16 or f16
   Tensor log_sum_exp;  // [T, H], or empty
   AttentionInputs in;
 
@@ -95,8 +97,7 @@ std::int32_t narrow(std::int64_t n);
 // The sizes of `inputs`, for `op`. Errors: invalid_argument if shapes do not match.
 AttentionSpec checked_spec(std::string_view op, Context& context, const AttentionInputs& inputs);
 
-// Whether the portable kernels can read q, k and v, or their f32 copies, as vectors of four
-// elements.
+// Whether the portable kernels can read q, k and v as vectors of four elements.
 bool reads_vec4s(const AttentionSpec& spec, const AttentionInputs& inputs);
 
 // The inputs in f32: the given tensors, or new temporaries.

@@ -1,3 +1,4 @@
+#include "ops/activations.hpp"
 #include "ops/attention/attention_spec.hpp"
 #include "ops/dispatch/cpu_kernel.hpp"
 #include "runtime/fail.hpp"
@@ -16,18 +17,21 @@ void test_append(SelfTest& test) {
 void record_cache_append(Batch& batch, const Tensor& cache, const Tensor& rows,
                          const Tensor& positions) {
   constexpr std::string_view op = "cache append";
-  require(!cache.empty() && cache.shape().rank() == 3, "{}: cache must be f32 [S, G, E], got {}",
-          op, cache.empty() ? "nothing" : cache.text());
+  require(!cache.empty() && cache.shape().rank() == 3,
+          "{}: cache must be f32, bf16 or f16 [S, G, E], got {}", op,
+          cache.empty() ? "nothing" : cache.text());
   require(!rows.empty() && rows.shape().rank() == 3 && rows.elements() > 0,
-          "{}: rows must be f32 [T, {}, {}], got {}", op, cache.shape()[1], cache.shape()[2],
-          rows.empty() ? "nothing" : rows.text());
+          "{}: rows must be f32, bf16 or f16 [T, {}, {}], got {}", op, cache.shape()[1],
+          cache.shape()[2], rows.empty() ? "nothing" : rows.text());
   const std::int64_t T = rows.shape()[0], G = cache.shape()[1], E = cache.shape()[2];
-  require_tensor(op, "cache", cache, cache.shape());
-  require_tensor(op, "rows", rows, {T, G, E});
+  require_any_activation(op, "cache", cache, cache.shape());
+  require_any_activation(op, "rows", rows, {T, G, E});
   require_tensor(op, "positions", positions, {T}, DType::i32);
-  const bool cpu = takes_cpu_kernel(batch.context(),
-                                    {"cache_append", "attention_decode_cpu.cl", "cache_append_cpu"},
-                                    test_append);
+  const bool is_f32 = cache.type() == DType::f32 && rows.type() == DType::f32;
+  const bool cpu =
+      is_f32 && takes_cpu_kernel(batch.context(),
+                                 {"cache_append", "attention_decode_cpu.cl", "cache_append_cpu"},
+                                 test_append);
   const AttentionSpec spec{.context = batch.context(),
                            .T = T,
                            .Tk = cache.shape()[0],
@@ -44,7 +48,8 @@ void record_cache_append(Batch& batch, const Tensor& cache, const Tensor& rows,
                  cache, rows, positions, narrow(T), narrow(spec.Tk), narrow(G * E),
                  narrow(group_rows));
   } else {
-    batch.launch({spec.kernel("attention.cl", "cache_append"),
+    batch.launch({spec.context.kernel("attention.cl", "cache_append",
+                                      spec.defines(rows.type(), cache.type())),
                   spec.groups(divide_up(G * E, spec.work_group()), T), cost, "cache append"},
                  cache, rows, positions, narrow(spec.Tk), narrow(G * E));
   }

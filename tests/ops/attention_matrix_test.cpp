@@ -74,9 +74,8 @@ class AttentionMatrix : public testing::Test {
       return Shape{static_cast<std::int64_t>(count), static_cast<std::int64_t>(heads),
                    static_cast<std::int64_t>(p.n.E)};
     };
-    const auto uploaded = [&](const Shape& shape, const Floats& values) {
-      return type == DType::f32 ? test::upload(context_, shape, values)
-                                : test::upload_bf16(context_, shape, values);
+    const auto uploaded = [&](const Shape& shape, Floats values) {
+      return test::upload_as(context_, type, shape, values);
     };
     const Shape queries = rows(p.n.T, p.n.H), keys = rows(p.n.Tk, p.n.G);
     const Output y(context_, queries, type), logs(context_, {queries[0], queries[1]});
@@ -124,7 +123,7 @@ class AttentionMatrix : public testing::Test {
     return sums;
   }
 
-  // p, ds and, with `type`, the results are rounded to bf16.
+  // p and ds are rounded to bf16, and the results to `type`.
   void check(const Problem& p, const std::string& what, AttentionMatrixTile tile = kTile,
              DType type = DType::f32, MatrixUnit unit = MatrixUnit::mma) {
     const Results got = run(p, tile, type, unit);
@@ -152,8 +151,12 @@ TEST_F(AttentionMatrix, MatchesTheFormulaForPackedDocumentsAndGroupedHeads) {
   check(packed({32, 32}, 1, 1, 16), "documents of whole blocks");
 }
 
-TEST_F(AttentionMatrix, GivesBf16) {
+TEST_F(AttentionMatrix, TakesAndGivesHalves) {
   check(packed({50, 41}, 2, 1, 96), "bf16", kTile, DType::bf16);
+  for (const MatrixUnit unit : {MatrixUnit::mma, MatrixUnit::wmma_gfx11, MatrixUnit::xmx}) {
+    check(packed({50, 41}, 2, 1, 96), fmt::format("f16, {}", name_of(unit)), kTile, DType::f16,
+          unit);
+  }
 }
 
 TEST_F(AttentionMatrix, MatchesTheFormulaWithEveryKindOfTile) {

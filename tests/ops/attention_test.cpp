@@ -28,9 +28,17 @@ Shape shape_of(std::size_t rows, std::size_t heads, std::size_t width) {
           static_cast<std::int64_t>(width)};
 }
 
-Tensor uploaded(Context& context, Shape shape, const Floats& values, DType type) {
-  return type == DType::f32 ? test::upload(context, shape, values)
-                            : test::upload_bf16(context, shape, values);
+Tensor uploaded(Context& context, Shape shape, Floats values, DType type) {
+  return test::upload_as(context, type, shape, values);
+}
+
+// The types of q, k and v, of y, of dy, and of dq, dk and dv.
+struct Types {
+  DType x = DType::f32, y = DType::f32, dy = DType::f32, dx = DType::f32;
+};
+std::string name_of(const Types& types) {
+  return fmt::format("x {} y {} dy {} dx {}", name_of(types.x), name_of(types.y), name_of(types.dy),
+                     name_of(types.dx));
 }
 
 // Random rows, and the range of keys that each query attends to.
@@ -55,6 +63,13 @@ struct Problem {
     return {uploaded(context, rows, q, type),       uploaded(context, keys, k, type),
             uploaded(context, keys, v, type),       test::upload(context, {rows[0]}, first),
             test::upload(context, {rows[0]}, last), scale};
+  }
+  // The problem with the values that tensors of these types store.
+  Problem stored_as(const Types& types) const {
+    Problem copy = *this;
+    for (Floats* values : {&copy.q, &copy.k, &copy.v}) *values = test::stored_as(types.x, *values);
+    copy.dy = test::stored_as(types.dy, dy);
+    return copy;
   }
   // The problem with its operands rounded as the kernels of that variant round them.
   Problem cast_to_bf16(Variant variant) const {
@@ -113,24 +128,25 @@ class Attention : public test::OpTest {
   struct Result {
     Floats y, log_sum_exp;
   };
-  Result forward(const Problem& p, DType type = DType::f32) {
-    const Output y(context(), shape_of(p.n.T, p.n.H, p.n.E), type);
+  Result forward(const Problem& p, const Types& types = {}) {
+    const Output y(context(), shape_of(p.n.T, p.n.H, p.n.E), types.y);
     const Output logs(context(),
                       {static_cast<std::int64_t>(p.n.T), static_cast<std::int64_t>(p.n.H)});
-    const AttentionInputs inputs = p.inputs(context(), type);
+    const AttentionInputs inputs = p.inputs(context(), types.x);
     run([&](Batch& batch) { record_attention(batch, y.tensor(), logs.tensor(), inputs); });
     return {y.values(), logs.values()};
   }
   struct Gradients {
     Floats dq, dk, dv;
   };
-  Gradients backward(const Problem& p, int times = 1, DType type = DType::f32) {
+  Gradients backward(const Problem& p, int times = 1, const Types& types = {}) {
     const Shape rows = shape_of(p.n.T, p.n.H, p.n.E), keys = shape_of(p.n.Tk, p.n.G, p.n.E);
-    const Output dq(context(), rows, type), dk(context(), keys, type), dv(context(), keys, type);
-    const Tensor y = context().allocate(rows, type, MemoryTag::scratch);
+    const Output dq(context(), rows, types.dx), dk(context(), keys, types.dx),
+        dv(context(), keys, types.dx);
+    const Tensor y = context().allocate(rows, types.y, MemoryTag::scratch);
     const Tensor logs = context().allocate({rows[0], rows[1]}, DType::f32, MemoryTag::scratch);
-    const Tensor dy = uploaded(context(), rows, p.dy, type);
-    const AttentionInputs inputs = p.inputs(context(), type);
+    const Tensor dy = uploaded(context(), rows, p.dy, types.dy);
+    const AttentionInputs inputs = p.inputs(context(), types.x);
     run([&](Batch& batch) {
       record_attention(batch, y, logs, inputs);
       for (int i = 0; i < times; ++i) {
@@ -144,23 +160,29 @@ class Attention : public test::OpTest {
     return attention_rounds_to_bf16(GetParam(), static_cast<std::int64_t>(p.n.T),
                                     static_cast<std::int64_t>(p.n.E));
   }
-  void check_forward(const Problem& p, const std::string& what) {
-    if (!p.affordable()) return;
-    const Result got = forward(p);
+  void check_forward(const Problem& given, const std::string& what, const Types& types = {}) {
+    if (!given.affordable()) return;
+    const Problem p = given.stored_as(types);
+    const Result got = forward(p, types);
     const bool bf16 = rounds(p);
     const test::AttentionResult want =
         bf16 ? p.cast_to_bf16(GetParam()).reference() : p.reference();
     const double tolerance = tolerance_of(p.n.Tk + p.n.E);
-    expect_close(got.y, want.y, bf16 ? 0x1p-8 : tolerance, what + ": y");  // p is rounded as well
+    const double of_y = (bf16 ? 0x1p-8 : tolerance) + test::rounding_of(types.y);
+    expect_close(got.y, want.y, of_y, what + ": y");  // p is rounded as well
     expect_close(got.log_sum_exp, want.log_sum_exp, tolerance, what + ": log_sum_exp");
   }
-  void check_backward(const Problem& p, const std::string& what) {
-    if (!p.affordable()) return;
-    const Gradients got = backward(p);
+  void check_backward(const Problem& given, const std::string& what, const Types& types = {}) {
+    if (!given.affordable()) return;
+    const Problem p = given.stored_as(types);
+    const Gradients got = backward(p, 1, types);
     const bool bf16 = rounds(p);
     const test::QkvGradients want = bf16 ? p.cast_to_bf16(GetParam()).gradients() : p.gradients();
     // p and ds are rounded as well, and q is rounded once with the scale and once without.
-    const double tolerance = bf16 ? 0x1p-7 : tolerance_of(p.n.T * p.n.H / p.n.G + 2 * p.n.E);
+    // A gradient may be the sum of parts of its type; a rounded y changes dy . y.
+    const double rounding = 2 * test::rounding_of(types.dx) + 2 * test::rounding_of(types.y);
+    const double tolerance =
+        rounding + (bf16 ? 0x1p-7 : tolerance_of(p.n.T * p.n.H / p.n.G + 2 * p.n.E));
     expect_close(got.dq, want.dq, tolerance, what + ": dq");
     expect_close(got.dk, want.dk, tolerance, what + ": dk");
     expect_close(got.dv, want.dv, tolerance, what + ": dv");
@@ -437,23 +459,41 @@ TEST_P(Attention, LeavesPartsOfKeysGradientsThatAddUpToThem) {
   }
 }
 
-// The results equal those of f32 inputs with the same values, rounded to bf16.
-TEST_P(Attention, TakesAndGivesBf16) {
-  for (const std::size_t E : {16, 64, 128}) {
-    Problem p = packed({100, 1, 150}, 4, 2, E);
-    if (!p.affordable()) GTEST_SKIP() << "not with CLORA_TEST_SIZES=small";
-    for (Floats* values : {&p.q, &p.k, &p.v, &p.dy}) {
-      const auto all = test::rounded_to_bf16(to_double(*values));
-      std::ranges::transform(all, values->begin(), [](double x) { return static_cast<float>(x); });
+// q, k and v, then y, dy, and the gradients.
+const std::vector<Types> kTypes = {{DType::bf16, DType::bf16, DType::bf16, DType::bf16},
+                                   {DType::f16, DType::f16, DType::f16, DType::f16},
+                                   {DType::f16, DType::f32, DType::f32, DType::f32},
+                                   {DType::f32, DType::f16, DType::bf16, DType::f16},
+                                   {DType::bf16, DType::f16, DType::f16, DType::f16}};
+
+TEST_P(Attention, MatchesTheFormulaForEveryTypeOfActivations) {
+  for (const auto& [H, G, E] : std::vector<Heads>{{2, 2, 5}, {4, 2, 16}, {4, 2, 64}, {2, 1, 128}}) {
+    for (const Types& types : kTypes) {
+      const std::string what = fmt::format("{}, E {}", name_of(types), E);
+      check_forward(cached(3, 77, 100, H, G, E), what + ", few rows", types);
+      check_forward(packed({60, 1, 50}, H, G, E), what, types);
+      check_backward(packed({60, 1, 50}, H, G, E), what, types);
     }
-    const Result y = forward(p), bf16_y = forward(p, DType::bf16);
-    const Gradients gradients = backward(p), bf16_gradients = backward(p, 1, DType::bf16);
-    const std::string what = fmt::format("E {}", E);
-    expect_close(bf16_y.y, to_double(y.y), 0x1p-8, what + ": y");
-    expect_close(bf16_y.log_sum_exp, to_double(y.log_sum_exp), 1e-6, what + ": log_sum_exp");
-    expect_close(bf16_gradients.dq, to_double(gradients.dq), 0x1p-7, what + ": dq");
-    expect_close(bf16_gradients.dk, to_double(gradients.dk), 0x1p-7, what + ": dk");
-    expect_close(bf16_gradients.dv, to_double(gradients.dv), 0x1p-7, what + ": dv");
+  }
+}
+
+TEST_P(Attention, RoundsF16AsIeeeDoes) {
+  for (const std::size_t E : {16, 64}) {
+    Problem p = packed({40}, 2, 1, E);
+    constexpr float kSubnormal = 3 * 0x1p-24F;
+    std::ranges::fill(p.v, kSubnormal);
+    p.v[5 * E] = 65504;  // keys 0 to 4 are subnormal
+    std::ranges::fill(p.dy, 40000.0F);
+    constexpr Types kF16{DType::f16, DType::f16, DType::f16, DType::f16};
+    const Floats y = forward(p, kF16).y, dv = backward(p, 1, kF16).dv;
+    EXPECT_EQ(y.front(), kSubnormal);
+    EXPECT_EQ(y.back(), kSubnormal);
+    // Row 0 gives all its weight to key 0, in two heads: 80000 or more.
+    EXPECT_EQ(dv.front(), std::numeric_limits<float>::infinity());
+    p.v.front() = std::numeric_limits<float>::infinity();
+    EXPECT_FALSE(std::isfinite(forward(p, kF16).y.front()));
+    p.v.front() = std::numeric_limits<float>::quiet_NaN();
+    EXPECT_TRUE(std::isnan(forward(p, kF16).y.front()));
   }
 }
 
@@ -481,7 +521,8 @@ TEST_P(Attention, RefusesTensorsThatDoNotMatch) {
     return test::error_of([&] { record_attention(batch, y, logs, inputs); });
   };
   using testing::HasSubstr;
-  EXPECT_THAT(message([](auto& in) { in.q = {}; }), HasSubstr("q must be f32 or bf16 [T, H, E]"));
+  EXPECT_THAT(message([](auto& in) { in.q = {}; }),
+              HasSubstr("q must be f32, bf16 or f16 [T, H, E]"));
   EXPECT_THAT(message([](auto& in) { in.k = in.first; }), HasSubstr("k must be [Tk, G, 8]"));
   EXPECT_THAT(message([](auto& in) { in.v = in.v.rows(0, 3); }),
               HasSubstr("v must be f32 [4, 2, 8]"));
@@ -516,11 +557,18 @@ TEST_P(Attention, RefusesTensorsThatDoNotMatch) {
 class CacheAppend : public test::OpTest {};
 INSTANTIATE_TEST_SUITE_P(Variants, CacheAppend, test::all_variants(), test::variant_name);
 
-TEST_P(CacheAppend, WritesRowsToTheirPositionsAndSkipsOthers) {
+class CacheAppendOfTypes : public CacheAppend {
+ protected:
+  void check(DType cache_type, DType row_type);
+};
+INSTANTIATE_TEST_SUITE_P(Variants, CacheAppendOfTypes, test::all_variants(), test::variant_name);
+
+void CacheAppendOfTypes::check(DType cache_type, DType row_type) {
   const Ints positions = {3, -1, 0, 5, 6};
-  const Floats rows = test::random_values(5 * 34, 1);
-  const Output cache(context(), {6, 2, 17});
-  const Tensor source = test::upload(context(), {5, 2, 17}, rows);
+  Floats rows = test::random_values(5 * 34, 1);
+  const Output cache(context(), {6, 2, 17}, cache_type);
+  const Tensor source = test::upload_as(context(), row_type, {5, 2, 17}, rows);
+  rows = test::stored_as(cache_type, rows);
   const Tensor positions_of_rows = test::upload(context(), {5}, positions);
   run([&](Batch& batch) { record_cache_append(batch, cache.tensor(), source, positions_of_rows); });
   const Floats got = cache.values();
@@ -532,6 +580,13 @@ TEST_P(CacheAppend, WritesRowsToTheirPositionsAndSkipsOthers) {
         << "row " << t;
   }
   for (const std::size_t row : {1, 2, 4}) EXPECT_TRUE(std::isnan(got[row * 34]));
+}
+
+TEST_P(CacheAppendOfTypes, WritesRowsToTheirPositionsAndSkipsOthers) {
+  check(DType::f32, DType::f32);
+  check(DType::f16, DType::f16);
+  check(DType::f16, DType::f32);
+  check(DType::bf16, DType::f16);
 }
 
 TEST_P(CacheAppend, ThenAttentionOverTheCacheEqualsPackedAttention) {
@@ -581,8 +636,9 @@ TEST_P(CacheAppend, RefusesTensorsThatDoNotMatch) {
   };
   using testing::HasSubstr;
   EXPECT_THAT(message({}, rows, positions_of_rows),
-              HasSubstr("cache must be f32 [S, G, E], got nothing"));
-  EXPECT_THAT(message(cache, {}, positions_of_rows), HasSubstr("rows must be f32 [T, 2, 8]"));
+              HasSubstr("cache must be f32, bf16 or f16 [S, G, E], got nothing"));
+  EXPECT_THAT(message(cache, {}, positions_of_rows),
+              HasSubstr("rows must be f32, bf16 or f16 [T, 2, 8]"));
   EXPECT_THAT(message(cache, rows.reshape({3, 4, 4}), positions_of_rows),
               HasSubstr("rows must be f32 [3, 2, 8]"));
   EXPECT_THAT(message(cache, rows, positions_of_rows.rows(0, 2)),

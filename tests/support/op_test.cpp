@@ -131,19 +131,24 @@ Tensor upload_bf16(Context& context, Shape shape, std::span<const float> values)
   return context.upload<std::uint16_t>(shape, DType::bf16, rounded, MemoryTag::scratch);
 }
 
-Tensor upload_as(Context& context, DType type, Shape shape, std::vector<float>& values) {
-  if (type == DType::f32) return upload(context, shape, values);
-  if (type == DType::f16) {
-    std::vector<std::uint16_t> halves;
-    for (float& value : values) {
-      halves.push_back(float_to_f16(value));
-      value = f16_to_float(halves.back());
-    }
-    return context.upload<std::uint16_t>(shape, type, halves, MemoryTag::scratch);
+std::vector<float> stored_as(DType type, std::span<const float> values) {
+  if (type == DType::f32) return {values.begin(), values.end()};
+  if (type == DType::bf16) {
+    const std::vector<double> rounded = rounded_to_bf16(to_double(values));
+    return {rounded.begin(), rounded.end()};
   }
-  const std::vector<double> rounded = rounded_to_bf16(to_double(values));
-  values.assign(rounded.begin(), rounded.end());
-  return upload_bf16(context, shape, values);
+  std::vector<float> stored;
+  for (const float value : values) stored.push_back(f16_to_float(float_to_f16(value)));
+  return stored;
+}
+
+Tensor upload_as(Context& context, DType type, Shape shape, std::vector<float>& values) {
+  values = stored_as(type, values);
+  if (type == DType::f32) return upload(context, shape, values);
+  if (type == DType::bf16) return upload_bf16(context, shape, values);
+  std::vector<std::uint16_t> halves;
+  for (const float value : values) halves.push_back(float_to_f16(value));
+  return context.upload<std::uint16_t>(shape, type, halves, MemoryTag::scratch);
 }
 
 double rounding_of(DType type) {

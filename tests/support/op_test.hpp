@@ -53,6 +53,9 @@ std::vector<double> to_double(std::span<const float> values);
 Tensor upload(Context& context, Shape shape, std::span<const float> values);
 Tensor upload(Context& context, Shape shape, std::span<const std::int32_t> values);
 
+// The values as `type` stores them: f32, bf16 or f16, rounded to nearest even.
+std::vector<float> stored_as(DType type, std::span<const float> values);
+
 // Uploads as `type`, f32, bf16 or f16. `values` are replaced by the stored values.
 Tensor upload_as(Context& context, DType type, Shape shape, std::vector<float>& values);
 // The relative error of storing a result in that type, in addition to the computation's error.
