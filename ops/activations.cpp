@@ -19,12 +19,6 @@ Shape rows_of(const Tensor& x) {
 
 }  // namespace
 
-void require_activation(std::string_view op, std::string_view name, const Tensor& t,
-                        const Shape& shape) {
-  const bool is_bf16 = !t.empty() && t.type() == DType::bf16;
-  require_tensor(op, name, t, shape, is_bf16 ? DType::bf16 : DType::f32);
-}
-
 void require_any_activation(std::string_view op, std::string_view name, const Tensor& t,
                             const Shape& shape) {
   const bool is_half = !t.empty() && (t.type() == DType::bf16 || t.type() == DType::f16);

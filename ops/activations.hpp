@@ -1,15 +1,12 @@
-// Activations: tensors passed between ops, f32, bf16 or f16 in plain rows. All row-wise ops and
-// products support the three types; the other ops support f32 and bf16.
+// Activations: tensors passed between ops, f32, bf16 or f16 in plain rows. Row-wise ops, products,
+// adapters, attention and the loss support the three types.
 #pragma once
 
 #include "clora/runtime/commands/batch.hpp"
 
 namespace clora {
 
-// Throws Error(invalid_argument) unless t is f32 or bf16, of that shape, and plain.
-void require_activation(std::string_view op, std::string_view name, const Tensor& t,
-                        const Shape& shape);
-// The same for f32, bf16 or f16.
+// Throws Error(invalid_argument) unless t is f32, bf16 or f16, of that shape, and plain.
 void require_any_activation(std::string_view op, std::string_view name, const Tensor& t,
                             const Shape& shape);
 

@@ -5,7 +5,7 @@
 // There are two launches: lora_gradient_parts sums each chunk of the T rows, and lora_gradient_sum
 // adds the chunks.
 // Shapes  as in the formula; parts [chunks][R][K]
-// Types   f32; x of -D X_TYPE=f32, bf16 or f16
+// Types   x of -D X_TYPE, s of S_TYPE: f32, bf16 or f16; all else f32
 // Work    parts: a work-group of ITEMS items owns ITEMS * VEC_SIZE columns and RANKS rows of out
 //         and a chunk of chunk_rows rows of s and x; an item owns VEC_SIZE columns. sum: an item
 //         owns one element. REQUIRES: K is a multiple of VEC_SIZE, x aligned to VEC_SIZE elements
@@ -14,11 +14,12 @@
 //            registers
 // Cost    2 T R K flops; x is read R / RANKS times, parts are written and read once
 // Numerics  f32 fma over t in order, chunks added in order: bitwise reproducible
-//! clc: build ITEMS=64 VEC_SIZE=4 RANKS=16 STEPS=64 X_TYPE={f32,bf16,f16}
-//! clc: build ITEMS=64 VEC_SIZE=1 RANKS=16 STEPS=64 X_TYPE=f32
+//! clc: build ITEMS=64 VEC_SIZE=4 RANKS=16 STEPS=64 X_TYPE={f32,bf16,f16} S_TYPE={f32,bf16,f16}
+//! clc: build ITEMS=64 VEC_SIZE=1 RANKS=16 STEPS=64 X_TYPE=f32 S_TYPE=f32
 //! clc: budget on gfx90a registers<=160 spills=0
-#if !defined(ITEMS) || !defined(RANKS) || !defined(STEPS) || !defined(X_TYPE)
-#error "ITEMS, RANKS, STEPS and X_TYPE are required"
+#if !defined(ITEMS) || !defined(RANKS) || !defined(STEPS) || !defined(X_TYPE) || \
+    !defined(S_TYPE)
+#error "ITEMS, RANKS, STEPS, X_TYPE and S_TYPE are required"
 #endif
 #include "activations.clh"
 
@@ -37,8 +38,8 @@ void load_rows(STORED_VEC(X_TYPE) rows[AHEAD], __global const STORED(X_TYPE)* x,
 }
 
 __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void lora_gradient_parts(
-    __global float* parts, __global const float* s, __global const STORED(X_TYPE)* x, uint T,
-    uint R, uint K, uint chunk_rows) {
+    __global float* parts, __global const STORED(S_TYPE)* s, __global const STORED(X_TYPE)* x,
+    uint T, uint R, uint K, uint chunk_rows) {
   __local float s_tile[STEPS][RANKS] __attribute__((aligned(16)));
   const uint item = get_local_id(0), chunk = get_group_id(1);
   const uint vecs = K / VEC_SIZE, at = get_group_id(0) * ITEMS + item;
@@ -53,7 +54,8 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void lora_gradient_p
   for (uint begin = chunk * chunk_rows; begin < end; begin += STEPS) {
     for (uint e = item; e < STEPS * RANKS; e += ITEMS) {
       const uint t = begin + e / RANKS, r = r0 + e % RANKS;
-      s_tile[e / RANKS][e % RANKS] = t < end && r < R ? s[(size_t)t * R + r] : 0.0f;
+      s_tile[e / RANKS][e % RANKS] =
+          t < end && r < R ? LOAD_ONE(S_TYPE, s, (size_t)t * R + r) : 0.0f;
     }
     barrier(CLK_LOCAL_MEM_FENCE);  // the tile is complete
     for (uint t = 0; t < STEPS && begin + t < end; t += AHEAD) {

@@ -7,26 +7,27 @@
 //   sum_in_order: sum = sum_i x[i] (+ sum)
 //
 // Shapes  logits, dlogits [T, V] (dlogits may be logits), loss, targets [T], weight, sum [1]
-// Types   f32; targets i32
+// Types   logits and dlogits of -D X_TYPE: f32, bf16 or f16; targets i32; all else f32
 // Work    a group of GROUP items owns row get_group_id(0); item i owns columns i, i + GROUP, ...
 //         sum_in_order: one group owns everything
 // Local   GROUP floats (sum_in_order: 2 GROUP)
 // Cost    a row: V reads for the sum and V for the gradient; V writes; 2 exp per element
 // Numerics  exponentials are relative to the largest logit so far (row_sum_exp.clh); an item adds
 //         its V / GROUP terms in order, then a tree follows. sum_in_order is compensated.
-//! clc: build GROUP={256,1024}
-//! clc: budget on gfx90a registers<=32 spills=0
+//! clc: build GROUP={256,1024} X_TYPE={f32,bf16,f16}
+//! clc: budget on gfx90a registers<=48 spills=0
 #ifndef GROUP
 #error "GROUP: work-items of a group, a power of two"
 #endif
 
+#include "elements.clh"
 #include "group_reduce.clh"
 #include "rowwise/row_sum_exp.clh"
 
-float row_loss(__global const float* row, int vocabulary, int target, float max_logit, float sum) {
+float row_loss(__global const STORED(X_TYPE)* row, int vocabulary, int target, float max_logit, float sum) {
   if (target < 0) return 0.0f;
   if (target >= vocabulary) return NAN;
-  return log(sum) + (max_logit - row[target]);
+  return log(sum) + (max_logit - LOAD_ONE(X_TYPE, row, target));
 }
 
 // The gradient of a logit; 0 in an unlabelled row, whatever the logit.
@@ -36,25 +37,26 @@ float dlogit(float shifted, float inverse_sum, bool is_target, bool labelled, fl
 }
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1)))
-__kernel void cross_entropy_loss(__global float* loss, __global const float* logits,
+__kernel void cross_entropy_loss(__global float* loss, __global const STORED(X_TYPE)* logits,
                                  __global const int* targets, int vocabulary) {
   __local float scratch[GROUP];
   const size_t t = get_group_id(0);
-  __global const float* row = logits + t * (size_t)vocabulary;
+  __global const STORED(X_TYPE)* row = logits + t * (size_t)vocabulary;
   float max_logit;
   const float sum = row_sum_exp(row, vocabulary, &max_logit, scratch);
   if (get_local_id(0) == 0) loss[t] = row_loss(row, vocabulary, targets[t], max_logit, sum);
 }
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1)))
-__kernel void cross_entropy_gradient(__global float* loss, __global float* dlogits,
-                                     __global const float* logits, __global const int* targets,
-                                     __global const float* weight, int vocabulary) {
+__kernel void cross_entropy_gradient(__global float* loss, __global STORED(X_TYPE)* dlogits,
+                                     __global const STORED(X_TYPE)* logits,
+                                     __global const int* targets, __global const float* weight,
+                                     int vocabulary) {
   __local float scratch[GROUP];
   const size_t t = get_group_id(0);
   const int target = targets[t];
-  __global const float* row = logits + t * (size_t)vocabulary;
-  __global float* drow = dlogits + t * (size_t)vocabulary;
+  __global const STORED(X_TYPE)* row = logits + t * (size_t)vocabulary;
+  __global STORED(X_TYPE)* drow = dlogits + t * (size_t)vocabulary;
   float max_logit;
   const float sum = row_sum_exp(row, vocabulary, &max_logit, scratch);
   if (get_local_id(0) == 0) loss[t] = row_loss(row, vocabulary, target, max_logit, sum);
@@ -65,15 +67,16 @@ __kernel void cross_entropy_gradient(__global float* loss, __global float* dlogi
   // A round's loads precede its stores: the compiler must assume that logits and dlogits alias.
   for (; v + (AT_ONCE - 1) * GROUP < vocabulary; v += AT_ONCE * GROUP) {
     float x[AT_ONCE];
-    for (int i = 0; i < AT_ONCE; ++i) x[i] = row[v + i * GROUP];
+    for (int i = 0; i < AT_ONCE; ++i) x[i] = LOAD_ONE(X_TYPE, row, v + i * GROUP);
     for (int i = 0; i < AT_ONCE; ++i) {
-      drow[v + i * GROUP] =
-          dlogit(x[i] - max_logit, inverse, v + i * GROUP == target,
-                                  labelled, weight[0]);
+      const int at = v + i * GROUP;
+      STORE_ONE(X_TYPE, drow, at,
+                dlogit(x[i] - max_logit, inverse, at == target, labelled, weight[0]));
     }
   }
   for (; v < vocabulary; v += GROUP) {
-    drow[v] = dlogit(row[v] - max_logit, inverse, v == target, labelled, weight[0]);
+    const float shifted = LOAD_ONE(X_TYPE, row, v) - max_logit;
+    STORE_ONE(X_TYPE, drow, v, dlogit(shifted, inverse, v == target, labelled, weight[0]));
   }
 }
 

@@ -15,6 +15,7 @@ namespace {
 void record_product(Batch& batch, GemmProduct p);
 
 bool has_f16(const GemmProduct& p) { return p.x.type() == DType::f16 || p.y.type() == DType::f16; }
+bool has_f16_s(const GemmProduct& p) { return p.rank() > 0 && p.low_rank.s.type() == DType::f16; }
 
 // The kernels for CPUs support only f32, those for matrix units also bf16; the portable ones
 // support all types.
@@ -47,8 +48,9 @@ void record_product(Batch& batch, GemmProduct p) {
   Context& context = batch.context();
   if (needs_f32(context, p)) return record_product_upcast(batch, p);
   const GemmImplementation& chosen = choose_gemm(context, p);
-  const bool f32_s = p.rank() == 0 || p.low_rank.s.type() == DType::f32;
-  if (!f32_s && !chosen.takes_bf16_s) return record_with_f32_s(batch, p);
+  const DType s_type = p.rank() == 0 ? DType::f32 : p.low_rank.s.type();
+  const bool takes_s = s_type == DType::f32 || (s_type == DType::bf16 && chosen.takes_bf16_s);
+  if (!takes_s) return record_with_f32_s(batch, p);
   if (p.has_shrink() && !chosen.fuses_shrink(context, p)) {
     const bool has_copy = chosen.reads_bf16_adapter && !p.low_rank.a_bf16.empty();
     const Tensor a = std::exchange(p.low_rank.a, {});
@@ -65,7 +67,8 @@ void record_product(Batch& batch, GemmProduct p) {
 
 // In one launch if an implementation can; none of them supports f16.
 void record_products(Batch& batch, std::span<const GemmProduct> problems) {
-  const bool may_group = std::ranges::none_of(problems, has_f16);
+  const bool may_group = std::ranges::none_of(
+      problems, [](const GemmProduct& p) { return has_f16(p) || has_f16_s(p); });
   const auto* chosen = may_group ? choose_gemm_group(batch.context(), problems) : nullptr;
   if (chosen != nullptr) return chosen->record_group(batch, problems);
   for (const GemmProduct& p : problems) record_product(batch, p);
@@ -91,7 +94,7 @@ void require_low_rank(std::string_view op, const LowRankTerm& term, const Tensor
   const auto require_bf16 = [&](std::string_view name, const Tensor& t, const Tensor& of) {
     if (!t.empty()) require_tensor(op, name, t, of.shape(), DType::bf16);
   };
-  require_activation(op, "low_rank.s", term.s, {y.shape()[0], rank});
+  require_any_activation(op, "low_rank.s", term.s, {y.shape()[0], rank});
   require_tensor(op, "low_rank.u", term.u, {rank, y.shape()[1]});
   require_bf16("low_rank.u_bf16", term.u_bf16, term.u);
   require(!overlap(y, term.s), "{}: the output must not alias low_rank.s", op);

@@ -6,9 +6,9 @@
 //
 // The last term is a low-rank product that shares the accumulators of the main one: an adapter
 // costs no extra pass over y. Activations (x, y, dy, dx) are each f32, bf16 or f16, w is any DType
-// except integers, s is f32 or bf16, u is f32. w is frozen: it has no gradient. A result that is
-// not f32 is rounded to nearest even at the end; the kernels for CPUs support only f32, so others
-// are converted before and after them. Arithmetic is f32; in variants with a matrix unit the
+// except integers, s is f32, bf16 or f16, u is f32. w is frozen: it has no gradient. A result that
+// is not f32 is rounded to nearest even at the end; the kernels for CPUs support only f32, so
+// others are converted before and after them. Arithmetic is f32; in variants with a matrix unit the
 // operands of large products (rounds_to_bf16() of ops/gemm/gemm_plan.hpp) are rounded to bf16, and
 // x of skinny products with quantised packed w to 16-bit integers; sums stay f32.
 #pragma once
@@ -23,7 +23,7 @@ namespace clora {
 // computes s from the product's own input: s = a_scale * input a^T, overwritten; in the same launch
 // if the kernel can, with a cast to bf16 if w is.
 struct LowRankTerm {
-  Tensor s;  // [M, R], f32 or bf16
+  Tensor s;  // [M, R], f32, bf16 or f16
   Tensor u;  // [R, columns of the output] f32
   float scale = 1;
   Tensor a = {};  // [R, columns of the input] f32

@@ -12,8 +12,8 @@ namespace clora {
 // out [R, K] += scale * s [T, R]^T x [T, K]
 struct LoraGradientProduct {
   Tensor out;  // f32
-  Tensor s;    // f32 or bf16
-  Tensor x;    // f32 or bf16
+  Tensor s;    // f32, bf16 or f16, as x; matrix units round both to bf16
+  Tensor x;
   float scale = 1;
   // If given, also computed, with the same read of x if the implementation can: shrunk [T, R] =
   // shrink_scale * x b [R, K]^T.

@@ -63,7 +63,6 @@ void record_gradient_cpu(Batch& batch, std::span<const LoraGradientProduct> prob
 void record_gradient_portable(Batch& batch, std::span<const LoraGradientProduct> problem) {
   const LoraGradientProduct& g = problem.front();
   Context& context = batch.context();
-  const Tensor s = record_upcast(batch, g.s);
   const std::uint32_t rows = u32(g.x.shape()[0]), rank = u32(g.s.shape()[1]);
   const std::uint32_t width = u32(g.x.shape()[1]);
   const std::size_t items = reduction_group(context.device(), kItems);
@@ -71,6 +70,7 @@ void record_gradient_portable(Batch& batch, std::span<const LoraGradientProduct>
   Defines defines;
   defines.set("ITEMS", items).set("VEC_SIZE", item_columns);
   defines.set("RANKS", kRanks).set("STEPS", kSteps).set("X_TYPE", name_of(g.x.type()));
+  defines.set("S_TYPE", name_of(g.s.type()));
   const std::uint32_t strips =
       divide_up(width, u32(static_cast<std::int64_t>(items)) * item_columns);
   const std::uint32_t wanted = kGroupsPerUnit * std::max(1U, context.device().compute_units);
@@ -81,7 +81,7 @@ void record_gradient_portable(Batch& batch, std::span<const LoraGradientProduct>
   const std::string label = launch.label;
   launch.kernel = context.kernel(kLoraPortable, "lora_gradient_parts", defines);
   launch.grid = {{strips * items, chunks, divide_up(rank, kRanks)}, {items, 1, 1}};
-  batch.launch(std::move(launch), parts, s, g.x, rows, rank, width, chunk_rows);
+  batch.launch(std::move(launch), parts, g.s, g.x, rows, rank, width, chunk_rows);
   Launch sum{context.kernel(kLoraPortable, "lora_gradient_sum", defines),
              {{round_up(std::size_t{rank} * width, kItems), 1, 1}, {kItems, 1, 1}},
              {},

@@ -32,7 +32,7 @@ void require_adapter(std::string_view op, const LinearWeights& weights, const Lo
 
 void require_matrix(std::string_view op, std::string_view name, const Tensor& t) {
   require(!t.empty() && t.shape().rank() == 2 && t.elements() > 0,
-          "{}: {} must be a matrix of f32 or bf16, got {}", op, name,
+          "{}: {} must be a matrix of f32, bf16 or f16, got {}", op, name,
           t.empty() ? "nothing" : t.text());
 }
 
@@ -80,7 +80,7 @@ GemmExtras extras_of(Batch& batch, const LoraOutput& output, const Tensor& x) {
   GemmExtras extras{.bias = weights.bias};
   if (lora.empty()) return extras;
   require_matrix("lora_linear", "x", x);
-  require_activation("lora_linear", "s", s, {x.shape()[0], lora.a.shape()[0]});
+  require_any_activation("lora_linear", "s", s, {x.shape()[0], lora.a.shape()[0]});
   extras.low_rank = {.s = s, .u = lora.bt, .scale = lora.scale, .u_bf16 = lora.bt_bf16};
   if (lora.dropout.probability == 0) {
     extras.low_rank.a = lora.a;
@@ -97,8 +97,8 @@ void require_gradient(std::string_view op, const LoraGradientProduct& p) {
   const std::int64_t rows = p.s.shape()[0];
   const std::int64_t rank = p.s.shape()[1];
   const std::int64_t width = p.x.shape()[1];
-  require_activation(op, "s", p.s, p.s.shape());
-  require_activation(op, "x", p.x, {rows, width});
+  require_any_activation(op, "s", p.s, p.s.shape());
+  require_any_activation(op, "x", p.x, {rows, width});
   require_tensor(op, "out", p.out, {rank, width});
   require(!overlap(p.out, p.s) && !overlap(p.out, p.x), "{}: out must alias neither s nor x", op);
 }
@@ -115,7 +115,7 @@ void require_branch(const LoraBranch& branch) {
   if (branch.lora.empty()) return;
   require_matrix(kBackward, "dy", branch.dy);
   const std::int64_t rows = branch.dy.shape()[0];
-  require_activation(kBackward, "saved.s", branch.s, {rows, branch.lora.a.shape()[0]});
+  require_any_activation(kBackward, "saved.s", branch.s, {rows, branch.lora.a.shape()[0]});
   require_gradient(kBackward, dbt_of(branch));
 }
 
@@ -212,8 +212,8 @@ void record_lora_linears_backward(Batch& batch, const Tensor& dx, const Tensor& 
   for (const LoraBranch& branch : branches) {
     if (branch.lora.empty()) continue;
     require_branch(branch);
-    require_activation(kBackward, "saved.x", x,
-                       {branch.dy.shape()[0], branch.weights.w.shape()[1]});
+    require_any_activation(kBackward, "saved.x", x,
+                           {branch.dy.shape()[0], branch.weights.w.shape()[1]});
     require(!overlap(dx, x), "{}: dx must not alias saved.x", kBackward);
   }
   DeferredGradients deferred;

@@ -8,9 +8,9 @@
 // b [N, R] is stored transposed, bt [R, N]: then the low-rank terms of the forward and the backward
 // have the same form, and so do the two gradients. Without dropout the adapter shares the
 // accumulators of the base product, which computes s, or ds, in the same launch if its kernel can
-// (ops/gemm/gemm.hpp, LowRankTerm). x, y, dx, dy and s are each f32 or bf16, a residual is of y's
-// type; the adapter's weights and gradients are f32. On Hopper's tensor cores one read of dy yields
-// db and ds.
+// (ops/gemm/gemm.hpp, LowRankTerm). x, y, dx, dy and s are each f32, bf16 or f16, a residual is of
+// y's type; the adapter's weights and gradients are f32. On Hopper's tensor cores one read of dy
+// yields db and ds.
 #pragma once
 
 #include <span>
@@ -110,8 +110,8 @@ void record_lora_linear_unfused(Batch& batch, const Tensor& y, const Tensor& s, 
 // out [T, R] = scale * x [T, K] a [R, K]^T: the shrink. Overwrites out.
 void record_lora_shrink(Batch& batch, const Tensor& out, const Tensor& x, const Tensor& a,
                         float scale);
-// out [R, K] += scale * s [T, R]^T x [T, K]: the adapter gradients; s and x are f32 or bf16.
-// Deterministic.
+// out [R, K] += scale * s [T, R]^T x [T, K]: the adapter gradients; s and x are each f32,
+// bf16 or f16. Deterministic.
 void record_lora_gradient(Batch& batch, const Tensor& out, const Tensor& s, const Tensor& x,
                           float scale);
 

@@ -1,5 +1,6 @@
 #include "clora/ops/loss/cross_entropy.hpp"
 
+#include "ops/activations.hpp"
 #include "ops/dispatch/cpu_kernel.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/fail.hpp"
@@ -14,9 +15,11 @@ struct CrossEntropySpec {
   Defines defines;
   Grid grid;
 
+  // type: of logits. The kernels for CPUs support only f32.
   CrossEntropySpec(Context& context, std::string_view function, const SelfTestRecord& self_test,
-                   std::int64_t rows)
-      : cpu(takes_cpu_kernel(context, {"cross_entropy", "cross_entropy_cpu.cl", function},
+                   std::int64_t rows, DType type)
+      : cpu(type == DType::f32 &&
+            takes_cpu_kernel(context, {"cross_entropy", "cross_entropy_cpu.cl", function},
                              self_test)),
         file(cpu ? "cross_entropy_cpu.cl" : "cross_entropy.cl") {
     if (cpu) {
@@ -24,7 +27,7 @@ struct CrossEntropySpec {
     } else {
       // A single row gets a larger group: no other rows fill the device.
       const std::size_t group = reduction_group(context.device(), rows == 1 ? 1024 : 256);
-      defines.set("GROUP", group);
+      defines.set("GROUP", group).set("X_TYPE", name_of(type));
       grid = groups_of(group, static_cast<std::size_t>(rows));
     }
   }
@@ -63,19 +66,20 @@ void record_cross_entropy(Batch& batch, const Tensor& loss, const Tensor& dlogit
                           const Tensor& logits, const Tensor& targets, const Tensor& weight) {
   constexpr std::string_view op = "cross_entropy";
   require(!logits.empty() && logits.shape().rank() == 2 && logits.elements() > 0,
-          "{}: logits must be f32 [T, V] with at least one element, got {}", op, logits.text());
+          "{}: logits must be f32, bf16 or f16 [T, V] with at least one element, got {}", op,
+          logits.text());
   const std::int64_t rows = logits.shape()[0];
-  require_tensor(op, "logits", logits, logits.shape());
+  require_any_activation(op, "logits", logits, logits.shape());
   require_tensor(op, "loss", loss, {rows});
   require_tensor(op, "targets", targets, {rows}, DType::i32);
   const auto vocabulary = static_cast<std::int32_t>(logits.shape()[1]);
   std::vector<Argument> arguments{loss};
   const bool gradient = !dlogits.empty();
   const std::string_view function = gradient ? "cross_entropy_gradient" : "cross_entropy_loss";
-  const CrossEntropySpec spec(batch.context(), function, gradient ? test_gradient : test_loss,
-                              rows);
+  const CrossEntropySpec spec(batch.context(), function, gradient ? test_gradient : test_loss, rows,
+                              logits.type());
   if (gradient) {
-    require_tensor(op, "dlogits", dlogits, logits.shape());
+    require_tensor(op, "dlogits", dlogits, logits.shape(), logits.type());
     require_tensor(op, "weight", weight, {1});
     arguments.insert(arguments.end(), {dlogits, logits, targets, weight, vocabulary});
   } else {
@@ -94,7 +98,7 @@ void record_sum(Batch& batch, const Tensor& sum, const Tensor& x, bool accumulat
   require(!x.empty() && x.elements() > 0, "sum: x must be f32 with at least one element, got {}",
           x.text());
   require_tensor("sum", "x", x, x.shape());
-  const CrossEntropySpec spec(batch.context(), "sum_in_order", test_sum, 1);
+  const CrossEntropySpec spec(batch.context(), "sum_in_order", test_sum, 1, DType::f32);
   const auto count = static_cast<double>(x.elements());
   batch.launch(launch_of(batch, spec, "sum_in_order", {count, 4 * count}, "cross_entropy/sum"), sum,
                x, x.elements(), static_cast<std::int32_t>(accumulate));

@@ -9,9 +9,9 @@
 
 namespace clora {
 
-// Overwrites loss [T] and dlogits [T, V]; dlogits may be logits itself, or empty (no gradient;
-// weight may then be empty too). The host should reject targets of V or above; one of them gives a
-// loss of NaN and no gradient.
+// Overwrites loss [T] and dlogits [T, V]; logits are f32, bf16 or f16, dlogits of the same type;
+// dlogits may be logits itself, or empty (no gradient; weight may then be empty too). The host
+// should reject targets of V or above; one of them gives a loss of NaN and no gradient.
 void record_cross_entropy(Batch& batch, const Tensor& loss, const Tensor& dlogits,
                           const Tensor& logits, const Tensor& targets, const Tensor& weight);
 
@@ -25,7 +25,7 @@ void record_cross_entropy(Batch& batch, const Tensor& loss, const Tensor& dlogit
 // MiB of scratch. Deterministic.
 // REQUIRES: dx is not x.
 struct HeadLossInputs {
-  Tensor x;        // [T, D], f32 or bf16
+  Tensor x;        // [T, D], f32, bf16 or f16
   Tensor head;     // [V, D], any storage type
   Tensor targets;  // [T] i32
   Tensor weight;   // [1] f32

@@ -3,6 +3,7 @@
 
 #include "clora/ops/gemm/gemm.hpp"
 #include "clora/ops/loss/cross_entropy.hpp"
+#include "ops/activations.hpp"
 #include "ops/loss/cross_entropy_head_dispatch.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
@@ -38,8 +39,7 @@ void check(const Tensor& loss, const Tensor& dx, const HeadLossInputs& inputs) {
   matrix("head", inputs.head);
   const std::int64_t rows = inputs.x.shape()[0];
   const std::int64_t width = inputs.x.shape()[1];
-  require_tensor(kOp, "x", inputs.x, inputs.x.shape(),
-                 inputs.x.type() == DType::bf16 ? DType::bf16 : DType::f32);
+  require_any_activation(kOp, "x", inputs.x, inputs.x.shape());
   require(inputs.head.shape()[1] == width, "{}: head must be [V, {}] to match x {}, got {}", kOp,
           width, inputs.x.text(), inputs.head.text());
   require_tensor(kOp, "loss", loss, {rows});

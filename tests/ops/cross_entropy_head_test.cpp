@@ -170,12 +170,14 @@ TEST_P(HeadLoss, TakesHeadsOfOtherTypesAndOddWidths) {
   }
 }
 
-TEST_P(HeadLoss, TakesBf16Activations) {
+TEST_P(HeadLoss, TakesActivationsOfHalves) {
   CLORA_SKIP_UNLESS_AFFORDED(150 * 700 * 40 / 4);
   const Problem p = with_large_losses(150, 700);
-  const LossAndGradients got = run_by_chunks(context(), p, {.type = DType::bf16});
-  test::expect_close(got.loss, p.loss, 2e-6, "loss");
-  test::expect_close(got.dx, p.dx, test::product_tolerance_of(GetParam(), 512), "dx");
+  for (const DType type : {DType::bf16, DType::f16}) {
+    const LossAndGradients got = run_by_chunks(context(), p, {.type = type});
+    test::expect_close(got.loss, p.loss, 2e-6, "loss");
+    test::expect_close(got.dx, p.dx, test::product_tolerance_of(GetParam(), 512), "dx");
+  }
 }
 
 TEST_P(HeadLoss, ShowsANaNOnlyInItsRow) {

@@ -47,22 +47,25 @@ class CrossEntropy : public test::OpTest {
   struct Results {
     std::vector<float> loss, dlogits;
   };
-  Results results_of(const Problem& p) {
+  // type: of logits, which represents those of p, and dlogits.
+  Results results_of(const Problem& p, DType type = DType::f32) {
     const test::Output loss(context(), {p.rows});
-    const test::Output dlogits(context(), {p.rows, p.vocabulary});
+    const test::Output dlogits(context(), {p.rows, p.vocabulary}, type);
+    std::vector<float> logits = p.logits;
     run([&](Batch& batch) {
       record_cross_entropy(batch, loss.tensor(), dlogits.tensor(),
-                           test::upload(context(), {p.rows, p.vocabulary}, p.logits),
+                           test::upload_as(context(), type, {p.rows, p.vocabulary}, logits),
                            test::upload(context(), {p.rows}, p.targets),
                            test::upload(context(), {1}, std::vector{p.weight}));
     });
     return {loss.values(), dlogits.values()};
   }
-  void expect_reference(const Problem& p, double tolerance) {
-    const Results got = results_of(p);
+  void expect_reference(const Problem& p, double tolerance, DType type = DType::f32) {
+    const Results got = results_of(p, type);
     const std::string size = fmt::format(" of [{}, {}]", p.rows, p.vocabulary);
     test::expect_close(got.loss, p.want.loss, tolerance, "loss" + size);
-    test::expect_close(got.dlogits, p.want.dlogits, tolerance, "dlogits" + size);
+    test::expect_close(got.dlogits, p.want.dlogits, tolerance + test::rounding_of(type),
+                       "dlogits" + size);
   }
 };
 INSTANTIATE_TEST_SUITE_P(Variants, CrossEntropy, test::all_variants(), test::variant_name);
@@ -101,6 +104,36 @@ TEST_P(CrossEntropy, MatchesTheReferenceAtEverySize) {
     // The error of the sum is far below 1 ulp per term.
     expect_reference(Problem(rows, vocabulary), test::tolerance_of(16));
   }
+}
+
+TEST_P(CrossEntropy, TakesAndGivesHalves) {
+  for (const DType type : {DType::bf16, DType::f16}) {
+    for (const auto& [rows, vocabulary] :
+         std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 1}, {3, 7}, {7, 65}, {9, 5003}}) {
+      Problem p(rows, vocabulary);
+      p.logits = test::stored_as(type, p.logits);
+      p.want = reference::cross_entropy(test::to_double(p.logits), p.targets, p.weight);
+      expect_reference(p, test::tolerance_of(16), type);
+    }
+  }
+}
+
+TEST_P(CrossEntropy, RoundsF16AsIeeeDoes) {
+  Problem p(2, 3, 1);
+  p.logits = {0, 0, kInfinity, 65504, 0, -65504};
+  p.targets = {0, 1};
+  const Results got = results_of(p, DType::f16);
+  EXPECT_TRUE(std::isnan(got.loss[0]) || got.loss[0] == kInfinity);
+  EXPECT_EQ(got.loss[1], 65504);
+  p.weight = 1e9F;
+  p.logits = {0, 0, 0, -17, 0, 0};
+  const Results large = results_of(p, DType::f16);
+  EXPECT_EQ(large.dlogits[0], -kInfinity);  // -2/3 of the weight
+  p.weight = 1e-6F;
+  const Results small = results_of(p, DType::f16);
+  // Subnormal: a multiple of 2^-24.
+  EXPECT_EQ(small.dlogits[1], std::round(1e-6F / 3 * 0x1p24F) * 0x1p-24F);
+  EXPECT_NE(small.dlogits[1], 0);
 }
 
 TEST_P(CrossEntropy, OverwritesTheLogitsInPlace) {
@@ -191,7 +224,7 @@ TEST_P(CrossEntropy, RefusesShapesThatDoNotFit) {
     });
   };
   EXPECT_THAT(message(loss, logits, weight, targets, weight),
-              HasSubstr("logits must be f32 [T, V]"));
+              HasSubstr("logits must be f32, bf16 or f16 [T, V]"));
   EXPECT_THAT(message(weight, logits, logits, targets, weight),
               HasSubstr("loss must be f32 [4], got f32 [1]"));
   EXPECT_THAT(message(loss, loss, logits, targets, weight),

@@ -160,14 +160,14 @@ class Gemm : public test::OpTest {
     const std::int64_t from = backward ? c.n : c.k;
     const std::int64_t to = backward ? c.k : c.n;
     const auto w = test::random_weights(DType::bf16, c.n, c.k, 1);
-    // The stored values; an adapter's s is f32 or bf16.
+    // The stored values.
     const auto stored = [&](DType type, Shape shape, std::vector<float>& v) {
       return v.empty() ? Tensor() : test::upload_as(context(), type, shape, v);
     };
     auto x = values(c.m * from, 2), start = values(c.m * to, 4), s = values(c.m * c.rank, 5);
     const auto u = values(c.rank * to, 6);
     const Tensor given = stored(in, {c.m, from}, x), residual = stored(out, {c.m, to}, start);
-    const Tensor shrunk = stored(in == DType::f16 ? DType::f32 : in, {c.m, c.rank}, s);
+    const Tensor shrunk = stored(in, {c.m, c.rank}, s);
     const auto seen = [&](std::vector<double> v) {
       return operand(std::move(v), c.m, to, backward);
     };

@@ -74,14 +74,14 @@ struct Problem {
 Context& context() { return test::context_of(Variant::portable); }
 
 Tensor up(Shape shape, const std::vector<double>& values, DType type) {
-  const std::vector<float> floats(values.begin(), values.end());
-  return type == DType::bf16 ? test::upload_bf16(context(), shape, floats)
-                             : test::upload(context(), shape, floats);
+  std::vector<float> floats(values.begin(), values.end());
+  return test::upload_as(context(), type, shape, floats);
 }
 
-// All problems in one launch.
+// All problems in one launch. type: of s and x.
 void expect_gradients(std::int64_t rows, std::int64_t rank, const std::vector<Size>& sizes,
-                      const LoraGradientTiles& tiles, MatrixUnitChoice unit = kEmulated) {
+                      const LoraGradientTiles& tiles, MatrixUnitChoice unit = kEmulated,
+                      DType type = DType::bf16) {
   std::uint32_t seed = 0;
   std::vector<Problem> problems;
   std::vector<LoraGradientProduct> products;
@@ -89,8 +89,8 @@ void expect_gradients(std::int64_t rows, std::int64_t rank, const std::vector<Si
   for (const Size& size : sizes) {
     const Problem& p = problems.emplace_back(rows, rank, size, seed += 10);
     LoraGradientProduct product{.out = up({rank, p.columns}, p.before, DType::f32),
-                                .s = up({rows, rank}, p.s, DType::bf16),
-                                .x = up({rows, p.columns}, p.x, DType::bf16),
+                                .s = up({rows, rank}, p.s, type),
+                                .x = up({rows, p.columns}, p.x, type),
                                 .scale = p.shrinks ? kSharedScale : kScale};
     shrunk.emplace_back(context(), Shape{rows, rank}, DType::bf16);
     if (p.shrinks) {
@@ -128,6 +128,10 @@ TEST(LoraGradientMatrix, TakesRanksInBlocks) {
   expect_gradients(70, 17, {{72, true}, {20, false}}, kManyRanks);
   expect_gradients(97, 70, {{40, true}}, kManyRanks);
   expect_gradients(40, 32, {{64, true}}, kManyRanks);
+}
+
+TEST(LoraGradientMatrix, TakesF16) {
+  expect_gradients(75, 5, {{72, true}, {20, false}}, kSmallest, kEmulated, DType::f16);
 }
 
 TEST(LoraGradientMatrix, IsRightWithTheLanesOfEveryUnit) {

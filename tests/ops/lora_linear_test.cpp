@@ -87,11 +87,11 @@ struct Layer {
 class LoraLinear : public test::OpTest {
  protected:
   Tensor up(Shape shape, std::span<const float> v, DType type = DType::f32) {
-    return type == DType::bf16 ? test::upload_bf16(context(), shape, v)
-                               : test::upload(context(), shape, v);
+    std::vector<float> stored(v.begin(), v.end());
+    return test::upload_as(context(), type, shape, stored);
   }
   // The rounding of activations and of values computed from them.
-  static double rounding(DType type) { return type == DType::bf16 ? 0x1p-7 : 0; }
+  static double rounding(DType type) { return 4 * test::rounding_of(type); }
 
   double tolerance(std::size_t terms) const {
     return test::product_tolerance_of(GetParam(), terms);
@@ -187,7 +187,7 @@ TEST_P(LoraLinear, BackwardGivesAllGradientsAndAccumulates) {
   }
 }
 
-TEST_P(LoraLinear, ActivationsMayBeBf16) {
+TEST_P(LoraLinear, ActivationsMayBeHalves) {
   for (const Case& c :
        {Case{2, 33, 65, 3}, {37, 129, 64, 17}, {65, 192, 576, 16}, {140, 40, 72, 5}}) {
     for (const float probability : {0.0F, 0.3F}) {
@@ -197,8 +197,10 @@ TEST_P(LoraLinear, ActivationsMayBeBf16) {
         layer.lora.a_bf16 = up({c.r, c.k}, layer.a, DType::bf16);
         layer.lora.bt_bf16 = up({c.r, c.n}, layer.bt, DType::bf16);
       }
-      expect_forward(layer, DType::bf16);
-      expect_backward(layer, DType::bf16);
+      for (const DType type : {DType::bf16, DType::f16}) {
+        expect_forward(layer, type);
+        expect_backward(layer, type);
+      }
     }
   }
 }
@@ -462,7 +464,7 @@ TEST_P(LoraLinear, RefusesWhatDoesNotFit) {
   EXPECT_THAT(backward(f32({4, 6}), {f32({2, 6}), f32({3, 8})}, f32({4, 8}), {x, f32({4, 2})}),
               HasSubstr("out must be f32 [2, 8]"));
   EXPECT_THAT(backward(f32({4, 6}), gradients, Tensor(), {x, f32({4, 2})}),
-              HasSubstr("dy must be a matrix of f32 or bf16"));
+              HasSubstr("dy must be a matrix of f32, bf16 or f16"));
 }
 
 }  // namespace

@@ -66,7 +66,8 @@ TEST(Batch, APreparationRunsOnceBeforeTheFirstCommand) {
                                      .set("VEC_SIZE", 1)
                                      .set("RANKS", 1)
                                      .set("STEPS", 8)
-                                     .set("X_TYPE", "f32"));
+                                     .set("X_TYPE", "f32")
+                                     .set("S_TYPE", "f32"));
   launch.grid = {{64, 1, 1}, {64, 1, 1}};
   batch.prepare(launch, {sum, term, std::uint32_t{64}, std::uint32_t{1}, 1.0F});
   for (int turn = 0; turn < 2; ++turn) {

@@ -58,7 +58,8 @@ Defines any_lora_gradient() {
       .set("VEC_SIZE", 1)
       .set("RANKS", 1)
       .set("STEPS", 8)
-      .set("X_TYPE", "f32");
+      .set("X_TYPE", "f32")
+      .set("S_TYPE", "f32");
 }
 
 // out += term, over `elements` elements.
@@ -106,8 +107,9 @@ TEST_F(CaptureTest, KeepsTheGridTheOptionsAndTheValues) {
   const json captured = call("lora_gradient_sum-1");
   EXPECT_EQ(captured["file"], "lora_linear.cl");
   EXPECT_EQ(captured["kernel"], "lora_gradient_sum");
-  EXPECT_EQ(captured["options"],
-            "-cl-std=CL1.2 -D ITEMS=1 -D VEC_SIZE=1 -D RANKS=1 -D STEPS=8 -D X_TYPE=f32");
+  EXPECT_EQ(
+      captured["options"],
+      "-cl-std=CL1.2 -D ITEMS=1 -D VEC_SIZE=1 -D RANKS=1 -D STEPS=8 -D X_TYPE=f32 -D S_TYPE=f32");
   EXPECT_EQ(captured["global"], json({kElements, 1, 1}));
   EXPECT_EQ(captured["local"], json({kElements, 1, 1}));
   EXPECT_EQ(captured["arguments"][1]["kind"], "null");
