@@ -115,6 +115,13 @@ std::shared_ptr<ProgramStore> program_store_of(const ContextConfig& config) {
                                             config.cache_limit_bytes);
 }
 
+const ContextConfig& checked(const ContextConfig& config) {
+  const DType type = config.activations.value_or(DType::f32);
+  require(type == DType::f32 || type == DType::bf16 || type == DType::f16,
+          "context: ContextConfig::activations must be f32, bf16 or f16, got {}", name_of(type));
+  return config;
+}
+
 }  // namespace
 
 struct Context::State {
@@ -168,12 +175,12 @@ struct Context::State {
 };
 
 Context::Context(const ContextConfig& config)
-    : state_(std::make_unique<State>(own_handles(config), config)) {
+    : state_(std::make_unique<State>(own_handles(checked(config)), config)) {
   begin_capture();
 }
 
 Context::Context(const AdoptedQueue& adopted, const ContextConfig& config)
-    : state_(std::make_unique<State>(adopted_handles(adopted, config), config)) {
+    : state_(std::make_unique<State>(adopted_handles(adopted, checked(config)), config)) {
   begin_capture();
 }
 

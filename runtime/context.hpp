@@ -53,9 +53,11 @@ struct ContextConfig {
   // families; 'clora devices --verbose' lists them. Empty: the best that passed their self-tests.
   std::string implementations;
   Precision precision = Precision::f32;  // limits the choice of Variant::automatic
-  std::optional<DType> activations;      // f32 or bf16; not set: as hands_on_bf16() says
-  bool self_test = true;                 // of each kernel variant, before its first use
-  bool profile = false;                  // creates a profiling queue and enables the Profiler
+  // The type of activations that products read: f32, bf16 or f16; not set: bf16 if hands_on_bf16(),
+  // else f32. f16 is for evaluation only: the Trainer refuses it, since it has no loss scaling.
+  std::optional<DType> activations;
+  bool self_test = true;             // of each kernel variant, before its first use
+  bool profile = false;              // creates a profiling queue and enables the Profiler
   std::shared_ptr<Trace> trace;      // records the host's spans and, with profile, device commands
   double stuck_after_seconds = 300;  // lost after this time without progress; 0: never
   std::size_t max_commands_in_flight = 4096;  // beyond it, submit() waits for earlier commands
@@ -88,7 +90,8 @@ class InFlightLedger;   // runtime/commands/in_flight.hpp
 
 class Context {
  public:
-  // Errors: no_device, device; unsupported for a variant that the device does not support.
+  // Errors: no_device, device; unsupported for a variant that the device does not support;
+  // invalid_argument for activations of another type.
   explicit Context(const ContextConfig& config = {});
   // Uses a caller's queue. Errors: invalid_argument (out-of-order queue; a queue of another context
   // or device; config.profile without CL_QUEUE_PROFILING_ENABLE), device.
@@ -104,7 +107,7 @@ class Context {
   Variant variant() const noexcept;
   // What kernels may use: the device's capabilities, capped by the variant.
   const Capabilities& capabilities() const noexcept;
-  // The type in which ops pass activations that products read: f32 or bf16.
+  // The type in which ops pass activations that products read: f32, bf16 or f16.
   DType activation_type() const noexcept;
 
   // A view of a caller's buffer or sub-buffer, starting at offset_bytes. mem is retained until the

@@ -87,8 +87,12 @@ void Evaluator::fail_at_first_of(const Records& records, std::span<const std::si
     return !std::isfinite(loss_sum(pack_records(records, std::array{index}, window)));
   });
   const std::size_t record = (bad == indices.end() ? indices.front() : *bad) + 1;
+  const bool is_f16 = model_->context().activation_type() == DType::f16;
   fail_not_finite(fmt::format("evaluator: the loss of record {}", record), *model_, adapter_,
-                  "every weight is finite; its activations are too large for 32-bit floats");
+                  is_f16 ? "every weight is finite; its activations exceed 65504, the largest f16: "
+                           "set ContextConfig::activations to f32 or bf16"
+                         : "every weight is finite; its activations are too large for 32-bit "
+                           "floats");
 }
 
 EvalResult Evaluator::evaluate(const Records& records) {

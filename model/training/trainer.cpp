@@ -32,6 +32,11 @@ struct Trainer::Impl {
         context(language_model.context()),
         zero(context),
         update(context) {
+    if (context.activation_type() == DType::f16) {
+      fail(ErrorCode::unsupported,
+           "trainer: gradients in f16 would underflow, since there is no loss scaling; set "
+           "ContextConfig::activations to f32 or bf16");
+    }
     if (const auto matrix = adapter_not_finite(adapter)) {
       fail(ErrorCode::invalid_data, "trainer: the adapter cannot be trained: {}", *matrix);
     }

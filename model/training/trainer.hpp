@@ -39,7 +39,8 @@ struct StepResult {
 
 class Trainer {
  public:
-  // Errors: invalid_data, naming the matrix, if the adapter holds a value that is not finite.
+  // Errors: invalid_data, naming the matrix, if the adapter holds a value that is not finite;
+  // unsupported if activations are f16.
   Trainer(LanguageModel& model, Adapter& adapter, const TrainerConfig& config);
   ~Trainer();
 

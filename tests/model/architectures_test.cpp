@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "clora/model/generation/generator.hpp"
+#include "clora/model/training/evaluator.hpp"
 #include "clora/model/training/trainer.hpp"
 #include "tests/reference/transformer_reference.hpp"
 #include "tests/support/gguf_bytes.hpp"
@@ -179,8 +180,52 @@ TEST_P(Architectures, TrainWithActivationsOfBf16NearlyAsWithThoseOfF32) {
   EXPECT_GT(std::sqrt(error / size), 1e-4) << "nothing was rounded";
 }
 
+double loss_of(const WeightFiles& files, Variant variant, DType activations) {
+  ContextConfig config = config_from_environment();
+  config.variant = variant;
+  config.activations = activations;
+  Context context(config);
+  LanguageModel model(context, files);
+  const Record record{.ids = some_ids(37, model.config().vocabulary),
+                      .is_target = std::vector<std::uint8_t>(37, 1)};
+  const PackedRows packed =
+      pack_rows(std::span<const Record>(&record, 1), 37,
+                static_cast<std::size_t>(model.config().sliding_window.value_or(0)));
+  return Evaluator(model, nullptr).loss_sum(packed);
+}
+
+TEST_P(Architectures, EvaluateWithActivationsOfF16NearlyAsWithThoseOfF32) {
+  for (const Variant variant : {Variant::portable, Variant::cpu}) {
+    if (!test::is_for_this_device(variant)) continue;
+    const double want = loss_of(open_->files, variant, DType::f32);
+    const double got = loss_of(open_->files, variant, DType::f16);
+    EXPECT_NEAR(got, want, 1e-3 * want);  // 2^-10 is an ulp of f16
+    EXPECT_NE(got, want) << "nothing was rounded";
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Tiny, Architectures, testing::ValuesIn(test::tiny_models()),
                          [](const auto& test) { return test.param.name; });
+
+TEST(Trainer, RefusesActivationsOfF16) {
+  const test::TemporaryFolder folder;
+  test::write_tiny_model(folder.path(), test::tiny_models().front().config);
+  const WeightFiles files = WeightFiles::open(folder.path());
+  ContextConfig config = config_from_environment();
+  config.activations = DType::f16;
+  Context context(config);
+  LanguageModel model(context, files);
+  Adapter adapter(context, adapter_sites(model.config()), {.rank = 3});
+  const std::string message = test::error_of([&] { Trainer trainer(model, adapter, {}); });
+  EXPECT_NE(message.find("no loss scaling"), std::string::npos) << message;
+}
+
+TEST(Context, RefusesActivationsOfIntegers) {
+  ContextConfig config = config_from_environment();
+  config.activations = DType::i32;
+  const std::string message = test::error_of([&] { Context context(config); });
+  EXPECT_NE(message.find("activations must be f32, bf16 or f16, got i32"), std::string::npos);
+}
 
 TEST(LanguageModel, ReportsHowMuchMemoryItsWeightsNeed) {
   const test::TemporaryFolder folder;
