@@ -40,8 +40,10 @@ set(CLORA_PUBLIC_HEADERS
   ops/lora_linear/lora_linear.hpp
   ops/loss/cross_entropy.hpp
   ops/quant/quant.hpp
+  ops/quant/weight.hpp
   ops/roofline_peaks/roofline_peaks.hpp
   ops/rowwise/cast.hpp
+  ops/rowwise/columns.hpp
   ops/rowwise/dropout.hpp
   ops/rowwise/embedding.hpp
   ops/rowwise/layer_norm.hpp

@@ -1,5 +1,6 @@
 #include "clora/runtime/context.hpp"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -87,6 +88,14 @@ Handles adopted_handles(const AdoptedQueue& adopted, const ContextConfig& config
           .queue = retained(adopted.queue)};
 }
 
+Device with_limits(Device device, const ContextConfig& config) {
+  if (config.max_allocation_bytes != 0) {
+    device.max_allocation_bytes =
+        std::min<std::uint64_t>(device.max_allocation_bytes, config.max_allocation_bytes);
+  }
+  return device;
+}
+
 // A CPU device needs the cores itself, so its waits sleep. NVIDIA's driver calls back up to 10 ms
 // late, so waits for other devices poll.
 DeviceHealth::Waiting waiting_for(const Device& device) {
@@ -127,7 +136,7 @@ const ContextConfig& checked(const ContextConfig& config) {
 struct Context::State {
   State(Handles handles, const ContextConfig& c)
       : config(c),
-        device(std::move(handles.device)),
+        device(with_limits(std::move(handles.device), config)),
         context(std::move(handles.context)),
         queue(std::move(handles.queue)),
         health(std::make_shared<DeviceHealth>(device.name, config.stuck_after_seconds,

@@ -38,9 +38,11 @@ struct ContextConfig {
   std::string device;                  // see select_device(); ignored for an adopted queue
   std::size_t memory_limit_bytes = 0;  // 0: memory_limit_share of device memory
   double memory_limit_share = 1;       // in (0, 1]
-  bool sub_allocate = true;            // false: a separate cl_mem per tensor, also temporaries
-  std::optional<bool> addresses;       // as kernel arguments; not set: on NVIDIA GPUs
-  bool wrap_files = true;              // CPU devices read weights from the file mapping
+  // 0: that of the device, Device::max_allocation_bytes; else at most this, as on a smaller device.
+  std::size_t max_allocation_bytes = 0;
+  bool sub_allocate = true;       // false: a separate cl_mem per tensor, also temporaries
+  std::optional<bool> addresses;  // as kernel arguments; not set: on NVIDIA GPUs
+  bool wrap_files = true;         // CPU devices read weights from the file mapping
   // Folders to read kernel files from instead of the embedded ones; the first that has a file is
   // used.
   std::vector<std::filesystem::path> kernel_folders;

@@ -11,7 +11,8 @@ namespace clora {
 
 // Returns a model's blocks with their matrices of `adapter` (null: none) for one row over their
 // caches, in the form of ops/decode/decode_layers.hpp; nullopt if they have something that op does
-// not support: head norms, another rotary layout, or biases other than those of q, k and v.
+// not support: head norms, another rotary layout, biases other than those of q, k and v, or weights
+// in several parts.
 std::optional<DecodeLayers> decode_layers_of(LanguageModel& model, const Adapter* adapter,
                                              std::span<const CacheTensors> caches,
                                              const Tensor& rope_table, const RowInputs& rows);

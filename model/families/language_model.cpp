@@ -69,15 +69,22 @@ class Loader {
     report(0);
   }
 
-  // Returns a matrix in its storage type: in the mapped file, or streamed to the device in the best
-  // layout for it.
-  Tensor matrix(const std::string& name, Shape shape) {
+  // Returns a matrix in its storage type, in as few parts as the device permits: in the mapped
+  // file, or streamed to the device in the best layout for it.
+  Weight matrix(const std::string& name, Shape shape) {
     const WeightView view = files_.get(name, shape);
+    const std::size_t row_bytes =
+        bytes_of(form_of(context_, view).type, static_cast<std::size_t>(shape[1]));
     const bool stays = stays_in_file(context_, files_.config(), view);
-    Tensor tensor =
-        stays ? context_.transfers().wrap(view.bytes, shape, view.type, view.mapping) : Tensor();
-    if (tensor.empty()) tensor = copy(view);
-    return count(std::move(tensor), view.bytes.size());
+    std::vector<Tensor> parts;
+    for (const RowRange& rows : part_rows(context_.device(), name, shape[0], row_bytes)) {
+      Tensor part = stays ? wrap(view, rows) : Tensor();
+      if (part.empty()) part = copy(view, rows);
+      parts.push_back(part);
+    }
+    Weight weight(std::move(parts));
+    count(weight.bytes(), view.bytes.size());
+    return weight;
   }
   // Returns a vector as f32 for any storage type: norms and biases are small.
   Tensor vector(const std::string& name, std::int64_t elements) {
@@ -85,8 +92,9 @@ class Loader {
     std::vector<std::byte> ordered;
     const std::vector<float> values =
         to_float(view.type, in_order(view, ordered), static_cast<std::size_t>(elements));
-    return count(context_.upload<float>({elements}, DType::f32, values, MemoryTag::weights),
-                 view.bytes.size());
+    Tensor tensor = context_.upload<float>({elements}, DType::f32, values, MemoryTag::weights);
+    count(tensor.bytes(), view.bytes.size());
+    return tensor;
   }
   Tensor optional_vector(const std::string& name, std::int64_t elements) {
     return files_.find(name).has_value() ? vector(name, elements) : Tensor();
@@ -115,32 +123,43 @@ class Loader {
   std::size_t bytes() const { return bytes_; }
 
  private:
-  Tensor copy(const WeightView& view) {
+  static std::span<const std::byte> bytes_of_rows(const WeightView& view, const RowRange& rows) {
+    const std::size_t row_bytes = row_bytes_of(view);
+    return view.bytes.subspan(static_cast<std::size_t>(rows.begin) * row_bytes,
+                              static_cast<std::size_t>(rows.count) * row_bytes);
+  }
+  // Empty if the driver refuses the memory.
+  Tensor wrap(const WeightView& view, const RowRange& rows) {
+    return context_.transfers().wrap(bytes_of_rows(view, rows), {rows.count, view.shape[1]},
+                                     view.type, view.mapping);
+  }
+  Tensor copy(const WeightView& view, const RowRange& rows) {
     const WeightForm form = form_of(context_, view);
-    const Tensor tensor = context_.allocate(view.shape, form.type, MemoryTag::weights);
-    if (form.layout == Layout::packed) return in_packed_panels(tensor, view);
+    const Tensor tensor =
+        context_.allocate({rows.count, view.shape[1]}, form.type, MemoryTag::weights);
+    if (form.layout == Layout::packed) return in_packed_panels(tensor, view, rows.begin);
     if (!needs_reordering(files_.config(), view.name)) {
-      context_.write(tensor, view.bytes);
+      context_.write(tensor, bytes_of_rows(view, rows));
       return tensor;
     }
     const std::size_t row_bytes = row_bytes_of(view);
     context_.transfers().stream(
         tensor, row_bytes, [&](std::span<std::byte> chunk, std::size_t offset_bytes) {
-          copy_in_half_split_order(chunk, view, static_cast<std::int64_t>(offset_bytes / row_bytes),
-                                   files_.config().head_dim);
+          const auto row = static_cast<std::int64_t>(offset_bytes / row_bytes);
+          copy_in_half_split_order(chunk, view, rows.begin + row, files_.config().head_dim);
         });
     return tensor;
   }
-  // Fills `tensor` with the view's rows in packed panels and returns it.
-  Tensor in_packed_panels(const Tensor& tensor, const WeightView& view) {
+  // Fills `tensor` with rows of the view, from `first` on, in packed panels and returns it.
+  Tensor in_packed_panels(const Tensor& tensor, const WeightView& view, std::int64_t first) {
     const std::size_t row_bytes = row_bytes_of(view);
-    const std::size_t packed_bytes = tensor.bytes() / static_cast<std::size_t>(view.shape[0]);
+    const std::size_t packed_bytes = tensor.bytes() / static_cast<std::size_t>(tensor.shape()[0]);
     const bool reorders = needs_reordering(files_.config(), view.name);
     std::vector<std::byte> ordered;
     context_.transfers().stream(
         tensor, static_cast<std::size_t>(kPackedRows) * packed_bytes,
         [&](std::span<std::byte> chunk, std::size_t offset_bytes) {
-          const std::size_t row = offset_bytes / packed_bytes;
+          const std::size_t row = static_cast<std::size_t>(first) + offset_bytes / packed_bytes;
           std::span<const std::byte> rows =
               view.bytes.subspan(row * row_bytes, chunk.size() / packed_bytes * row_bytes);
           if (reorders) {
@@ -164,11 +183,10 @@ class Loader {
     ordered = in_half_split_order(view, files_.config().head_dim);
     return ordered;
   }
-  Tensor count(Tensor tensor, std::size_t stored) {
-    bytes_ += tensor.bytes();
+  void count(std::size_t on_device, std::size_t stored) {
+    bytes_ += on_device;
     read_ += stored;
     report(std::min(1.0, static_cast<double>(read_) / static_cast<double>(wanted_)));
-    return tensor;
   }
   void report(double fraction) const {
     if (!options_.progress || options_.progress(fraction)) return;

@@ -46,7 +46,8 @@ struct LoadOptions {
 class LanguageModel {
  public:
   // Makes every weight available on the device: streamed from the mapped files or, if the device
-  // can read the mapping (Transfer::wrap; ContextConfig::wrap_files), left in it. The mapping lives
+  // can read the mapping (Transfer::wrap; ContextConfig::wrap_files), left in it. A matrix larger
+  // than the device's largest allocation is split (ops/quant/weight.hpp). The mapping lives
   // as long as the model. The behaviour is undefined if another program overwrites a file
   // in place, rather than replacing it.
   // Errors: out_of_memory, with the total size that the model needs; those of WeightFiles::get;
@@ -55,9 +56,9 @@ class LanguageModel {
 
   Context& context() const noexcept { return *context_; }
   const ModelConfig& config() const noexcept { return config_; }
-  const Tensor& embeddings() const noexcept { return embeddings_; }  // [V, D]
+  const Weight& embeddings() const noexcept { return embeddings_; }  // [V, D]
   const Tensor& final_norm() const noexcept { return final_norm_; }  // [D]
-  const Tensor& head() const noexcept { return head_; }              // [V, D]
+  const Weight& head() const noexcept { return head_; }              // [V, D]
   const std::vector<BlockWeights>& blocks() const noexcept { return blocks_; }
 
   // Cosines and sines of at least `positions` positions, [P, E/2, 2]; cached, and rebuilt for more
@@ -72,7 +73,8 @@ class LanguageModel {
  private:
   Context* context_;
   ModelConfig config_;
-  Tensor embeddings_, final_norm_, head_, rope_table_;
+  Weight embeddings_, head_;
+  Tensor final_norm_, rope_table_;
   std::vector<BlockWeights> blocks_;
   std::vector<WeightView> stored_weights_;
   std::size_t weight_bytes_ = 0;

@@ -6,6 +6,7 @@
 #include "clora/ops/quant/quant.hpp"
 #include "ops/activations.hpp"
 #include "ops/gemm/gemm_dispatch.hpp"
+#include "ops/gemm/gemm_parts.hpp"
 #include "ops/tensor_overlap.hpp"
 #include "runtime/fail.hpp"
 
@@ -65,13 +66,24 @@ void record_product(Batch& batch, GemmProduct p) {
   chosen.record(batch, p);
 }
 
-// In one launch if an implementation can; none of them supports f16.
-void record_products(Batch& batch, std::span<const GemmProduct> problems) {
-  const bool may_group = std::ranges::none_of(
-      problems, [](const GemmProduct& p) { return has_f16(p) || has_f16_s(p); });
+// The product p with the weight w, of which p has the tensor if it is in one part.
+void record_weight_product(Batch& batch, const GemmProduct& p, const Weight& w) {
+  if (w.is_split()) return record_gemm_in_parts(batch, p, w, record_product);
+  record_product(batch, p);
+}
+
+// In one launch if an implementation can; none of them supports f16, or weights in several parts.
+void record_products(Batch& batch, std::span<const GemmProduct> problems,
+                     std::span<const Weight> weights) {
+  const bool may_group =
+      std::ranges::none_of(problems,
+                           [](const GemmProduct& p) { return has_f16(p) || has_f16_s(p); }) &&
+      std::ranges::none_of(weights, &Weight::is_split);
   const auto* chosen = may_group ? choose_gemm_group(batch.context(), problems) : nullptr;
   if (chosen != nullptr) return chosen->record_group(batch, problems);
-  for (const GemmProduct& p : problems) record_product(batch, p);
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    record_weight_product(batch, problems[i], weights[i]);
+  }
 }
 
 void require_rows(std::string_view op, std::string_view name, const Tensor& t) {
@@ -104,7 +116,10 @@ void require_low_rank(std::string_view op, const LowRankTerm& term, const Tensor
   require(!overlap(term.s, x), "{}: low_rank.s must not alias the input where it is computed", op);
 }
 
-GemmProduct product_of(const Tensor& y, const Tensor& x, const Tensor& w,
+// The tensor that kernels read; empty if the weight is in several parts.
+Tensor tensor_of(const Weight& w) { return w.is_split() ? Tensor() : w.whole(); }
+
+GemmProduct product_of(const Tensor& y, const Tensor& x, const Weight& w,
                        const GemmExtras& extras) {
   require_weight("gemm", "w", w);
   require_rows("gemm", "x", x);
@@ -118,7 +133,7 @@ GemmProduct product_of(const Tensor& y, const Tensor& x, const Tensor& w,
   require(!overlap(y, x), "gemm: y must not alias x");
   return {.y = y,
           .x = x,
-          .w = w,
+          .w = tensor_of(w),
           .addend = extras.residual,
           .bias = extras.bias,
           .low_rank = extras.low_rank,
@@ -135,7 +150,7 @@ GemmProduct backward_product_of(const Tensor& dx, const GemmTerm& term, Accumula
   require(!overlap(dx, dy), "gemm backward: dx must not alias dy");
   return {.y = dx,
           .x = dy,
-          .w = w,
+          .w = tensor_of(w),
           .addend = accumulate == Accumulate::yes ? dx : Tensor(),
           .bias = {},
           .low_rank = low_rank,
@@ -144,35 +159,41 @@ GemmProduct backward_product_of(const Tensor& dx, const GemmTerm& term, Accumula
 
 }  // namespace
 
-void record_gemm(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& w,
+void record_gemm(Batch& batch, const Tensor& y, const Tensor& x, const Weight& w,
                  const GemmExtras& extras) {
-  record_product(batch, product_of(y, x, w, extras));
+  record_weight_product(batch, product_of(y, x, w, extras), w);
 }
 
 void record_gemms(Batch& batch, const Tensor& x, std::span<const GemmOutput> outputs) {
   std::vector<GemmProduct> problems;
-  for (const auto& [y, w, extras] : outputs) problems.push_back(product_of(y, x, w, extras));
-  record_products(batch, problems);
+  std::vector<Weight> weights;
+  for (const auto& [y, w, extras] : outputs) {
+    problems.push_back(product_of(y, x, w, extras));
+    weights.push_back(w);
+  }
+  record_products(batch, problems, weights);
 }
 
-void record_gemm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& w,
+void record_gemm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, const Weight& w,
                           Accumulate accumulate, const LowRankTerm& low_rank) {
-  record_product(batch, backward_product_of(dx, {dy, w, low_rank}, accumulate));
+  record_weight_product(batch, backward_product_of(dx, {dy, w, low_rank}, accumulate), w);
 }
 
 void record_gemm_backward_sum(Batch& batch, const Tensor& dx, std::span<const GemmTerm> terms,
                               Accumulate accumulate) {
   std::vector<GemmProduct> problems;
+  std::vector<Weight> weights;
   for (const GemmTerm& term : terms) {
     problems.push_back(backward_product_of(dx, term, accumulate));
+    weights.push_back(term.w);
     accumulate = Accumulate::yes;
   }
-  record_products(batch, problems);
+  record_products(batch, problems, weights);
 }
 
 bool products_round_to_bf16(const Context& context) { return has_matrix_unit(context.variant()); }
 
-Cost gemm_cost(std::int64_t m, const Tensor& w) {
+Cost gemm_cost(std::int64_t m, const Weight& w) {
   const auto rows = static_cast<double>(m);
   const auto n = static_cast<double>(w.shape()[0]);
   const auto k = static_cast<double>(w.shape()[1]);

@@ -15,6 +15,7 @@
 
 #include <span>
 
+#include "clora/ops/quant/weight.hpp"
 #include "clora/runtime/commands/batch.hpp"
 
 namespace clora {
@@ -41,13 +42,13 @@ struct GemmExtras {
 };
 
 // y = x w^T + extras. Overwrites y. REQUIRES: y aliases neither x nor low_rank.s.
-void record_gemm(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& w,
+void record_gemm(Batch& batch, const Tensor& y, const Tensor& x, const Weight& w,
                  const GemmExtras& extras = {});
 
 // One output of several products with the same x.
 struct GemmOutput {
   Tensor y;
-  Tensor w;
+  Weight w;
   GemmExtras extras = {};
 };
 // Each as by record_gemm(); in one launch if a kernel can.
@@ -56,13 +57,13 @@ void record_gemms(Batch& batch, const Tensor& x, std::span<const GemmOutput> out
 enum class Accumulate { no, yes };
 
 // dx = dy w + low_rank, or dx += the same. REQUIRES: dx aliases neither dy nor low_rank.s.
-void record_gemm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& w,
+void record_gemm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, const Weight& w,
                           Accumulate accumulate, const LowRankTerm& low_rank = {});
 
 // One term of a gradient that is a sum of products.
 struct GemmTerm {
   Tensor dy;
-  Tensor w;
+  Weight w;
   LowRankTerm low_rank = {};
 };
 // dx = the sum of dy w + low_rank, or dx += it; in one launch and rounded once if a kernel can.
@@ -74,6 +75,6 @@ void record_gemm_backward_sum(Batch& batch, const Tensor& dx, std::span<const Ge
 bool products_round_to_bf16(const Context& context);
 
 // Flops and bytes of one product with M rows (w counted in its storage type).
-Cost gemm_cost(std::int64_t m, const Tensor& w);
+Cost gemm_cost(std::int64_t m, const Weight& w);
 
 }  // namespace clora

@@ -22,7 +22,7 @@
 namespace clora {
 
 struct LinearWeights {
-  Tensor w;     // [N, K], any storage type
+  Weight w;     // [N, K], any storage type
   Tensor bias;  // [N] f32, or empty
 };
 

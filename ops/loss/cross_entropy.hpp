@@ -5,6 +5,7 @@
 // weight [1] f32 is on the device: 1 / labelled tokens of the full step.
 #pragma once
 
+#include "clora/ops/quant/weight.hpp"
 #include "clora/runtime/commands/batch.hpp"
 
 namespace clora {
@@ -26,7 +27,7 @@ void record_cross_entropy(Batch& batch, const Tensor& loss, const Tensor& dlogit
 // REQUIRES: dx is not x.
 struct HeadLossInputs {
   Tensor x;        // [T, D], f32, bf16 or f16
-  Tensor head;     // [V, D], any storage type
+  Weight head;     // [V, D], any storage type
   Tensor targets;  // [T] i32
   Tensor weight;   // [1] f32
   std::int64_t rows_per_chunk = 0;

@@ -30,7 +30,7 @@ std::int64_t chunk_rows(const Device& device, std::int64_t rows, std::int64_t vo
 }
 
 void check(const Tensor& loss, const Tensor& dx, const HeadLossInputs& inputs) {
-  const auto matrix = [](std::string_view name, const Tensor& t) {
+  const auto matrix = [](std::string_view name, const auto& t) {
     require(!t.empty() && t.shape().rank() == 2 && t.elements() > 0,
             "{}: {} must be a matrix with at least one element, got {}", kOp, name,
             t.empty() ? "nothing" : t.text());

@@ -36,13 +36,13 @@ void record_head_references(Batch& batch, const HeadLoss& head, const Bf16Rows& 
                             const HeadSums& sums) {
   constexpr std::size_t kGroup = 64;
   Defines defines;
-  set_weight_type(defines.set("GROUP", kGroup), head.in.head);
+  set_weight_type(defines.set("GROUP", kGroup), head.in.head.whole());
   const auto elements = static_cast<double>(head.in.x.elements());
   Launch launch{batch.context().kernel(kFile, "head_references", defines),
                 groups_of(kGroup, x.rows),
                 {2 * elements, 4 * elements},
                 "head_loss/references"};
-  batch.launch(std::move(launch), sums.target_logits, sums.references, x.data, head.in.head,
+  batch.launch(std::move(launch), sums.target_logits, sums.references, x.data, head.in.head.whole(),
                head.in.targets, u32(head.in.head.shape()[0]), x.columns, x.stride);
 }
 
@@ -52,7 +52,7 @@ void record_head_end(Batch& batch, const HeadLoss& head, const HeadSums& sums,
   const bool alone = !head.wants_gradient();
   const std::size_t group = reduction_group(batch.context().device());
   Defines defines;
-  set_weight_type(defines.set("GROUP", group), in.head);
+  set_weight_type(defines.set("GROUP", group), in.head.whole());
   if (!alone) defines.set("GRADIENT");
   const auto elements = alone ? 0 : static_cast<double>(dx.elements());
   const double bytes = 10 * elements + static_cast<double>(sums.parts.bytes());
@@ -62,9 +62,10 @@ void record_head_end(Batch& batch, const HeadLoss& head, const HeadSums& sums,
                 {3 * elements, bytes},
                 "head_loss/end"};
   batch.launch(std::move(launch), loss, alone ? loss : dx, alone ? loss : products.slices,
-               sums.parts, sums.target_logits, in.head, in.targets, alone ? loss : in.weight,
-               u32(in.x.shape()[0]), u32(in.head.shape()[0]), u32(in.x.shape()[1]),
-               u32(sums.parts.shape()[0]), u32(products.splits), u32(products.split_rows));
+               sums.parts, sums.target_logits, in.head.whole(), in.targets,
+               alone ? loss : in.weight, u32(in.x.shape()[0]), u32(in.head.shape()[0]),
+               u32(in.x.shape()[1]), u32(sums.parts.shape()[0]), u32(products.splits),
+               u32(products.split_rows));
 }
 
 void test_head_loss(SelfTest& test, bool gradient, std::int64_t entries) {

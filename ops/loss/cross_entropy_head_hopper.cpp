@@ -64,8 +64,8 @@ class Recording {
     if (!dx_.empty()) record_zero_words(batch_, raised_, "head_loss/zeros");
     record_head_references(batch_, head_, x_, sums_);
     for (std::int64_t tile = 0; tile < tiles_; tile += chunk_tiles_) {
-      record_chunk(
-          tile, record_bf16_rows(batch_, in_.head.rows(tile * kTileEntries, entries_from(tile))));
+      record_chunk(tile, record_bf16_rows(batch_, in_.head.whole().rows(tile * kTileEntries,
+                                                                        entries_from(tile))));
     }
     record_head_end(batch_, head_, sums_, {products_, splits_, split_rows_});
   }
@@ -184,6 +184,7 @@ const char* head_loss_wgmma_refusal(const Context& context, const HeadLoss& head
   const auto& [loss, dx, in] = head;
   const GemmSize size{u32(in.x.shape()[0]), u32(in.head.shape()[0]), u32(in.head.shape()[1])};
   if (!rounds_to_bf16(context.variant(), size, false)) return "it is for many rows";
+  if (in.head.is_split()) return "it reads weights in one part";
   return in.head.layout() == Layout::plain ? nullptr : "it reads plain weights";
 }
 

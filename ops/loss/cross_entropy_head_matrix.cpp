@@ -64,7 +64,7 @@ class Recording {
   void record_chunk(std::int64_t tile) {
     const std::int64_t first = tile * tile_.columns;
     const std::int64_t entries = std::min(chunk_tiles_ * tile_.columns, entries_ - first);
-    const Tensor head = in_.head.rows(first, entries);
+    const Tensor head = in_.head.whole().rows(first, entries);
     const Bf16Rows w = record_bf16_rows(batch_, head);
     if (!head_.wants_gradient()) return record_exponentials(tile, w, {}, {}, false);
     const Tensor raised = raised_.rows(tile / chunk_tiles_, 1);
@@ -157,6 +157,7 @@ const char* head_loss_matrix_refusal(const Context& context, const HeadLoss& hea
   if (head.wants_gradient() && in.head.shape()[0] % 8 != 0) {
     return "its vocabulary is a multiple of 8";
   }
+  if (in.head.is_split()) return "it reads weights in one part";
   return in.head.layout() == Layout::plain ? nullptr : "it reads plain weights";
 }
 

@@ -179,7 +179,7 @@ std::string weight_name(const Tensor& w) {
   return fmt::format("{}{}", name_of(w.type()), w.layout() == Layout::packed ? " packed" : "");
 }
 
-void require_weight(std::string_view op, std::string_view name, const Tensor& w) {
+void require_weight(std::string_view op, std::string_view name, const Weight& w) {
   require(!w.empty(), "{}: {} must be a weight matrix, got an empty tensor", op, name);
   require(w.shape().rank() == 2 && w.elements() > 0 && holds_weights(w.type()),
           "{}: {} must be a matrix [N, K] of floats or quantised blocks, got {}", op, name,

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "clora/ops/quant/weight.hpp"
 #include "clora/runtime/commands/batch.hpp"
 
 namespace clora {
@@ -47,7 +48,7 @@ inline Defines& set_weight_type(Defines& defines, const Tensor& w) {
 std::string weight_name(const Tensor& w);
 
 // Throws Error(invalid_argument) unless w is a matrix [N, K] of a type that holds weights.
-void require_weight(std::string_view op, std::string_view name, const Tensor& w);
+void require_weight(std::string_view op, std::string_view name, const Weight& w);
 
 // y [N, K] f32 = w [N, K]. Overwrites y. REQUIRES: y does not alias w.
 void record_dequantise(Batch& batch, const Tensor& y, const Tensor& w);

@@ -26,36 +26,49 @@ bool takes_rows_kernel(Context& context, const Tensor& table) {
   });
 }
 
+// Rows of one part of a table, which starts at row `first` of it. Each id outside of the first part
+// gives zeros; later parts replace only the rows of y that they have.
+void record_part(Batch& batch, const Tensor& y, const Tensor& ids, const Tensor& part,
+                 std::uint32_t first) {
+  Context& context = batch.context();
+  const std::uint32_t tokens = u32(ids.shape()[0]);
+  const std::uint32_t width = u32(part.shape()[1]);
+  const std::uint32_t rows = u32(part.shape()[0]);
+  const auto elements = static_cast<double>(y.elements());
+  const double row_bytes = static_cast<double>(part.bytes()) / rows;
+  Launch launch{{}, {}, {elements, 4 * elements + tokens * row_bytes}, "embedding/forward"};
+  Defines defines;
+  set_weight_type(defines.set("ROWS", kRows), part);
+  if (first == 0 && takes_rows_kernel(context, part)) {
+    const RowShare share = share_rows(tokens, context.device());
+    launch.kernel = context.kernel("embedding.cl", "embedding_rows", defines);
+    launch.grid = single_item_groups(share.groups);
+    batch.launch(std::move(launch), y, ids, part, tokens, width, rows, share.rows_per_group);
+    return;
+  }
+  if (first != 0) defines.set("LATER_PART");
+  launch.kernel = context.kernel("embedding.cl", "embedding", defines);
+  launch.grid = {{round_up(divide_up(width, kElements), kGroup),
+                  std::min(divide_up(tokens, kRows), kMaxRowGroups), 1},
+                 {kGroup, 1, 1}};
+  if (first == 0) return batch.launch(std::move(launch), y, ids, part, tokens, width, rows);
+  batch.launch(std::move(launch), y, ids, part, tokens, width, rows, first);
+}
+
 }  // namespace
 
-void record_embedding(Batch& batch, const Tensor& y, const Tensor& ids, const Tensor& table) {
+void record_embedding(Batch& batch, const Tensor& y, const Tensor& ids, const Weight& table) {
   require_weight("embedding", "table", table);
   require(!ids.empty() && ids.shape().rank() == 1 && ids.elements() > 0,
           "embedding: ids must be i32 [T] with T >= 1, got {}",
           ids.empty() ? "nothing" : ids.text());
   require_tensor("embedding", "ids", ids, ids.shape(), DType::i32);
   require_tensor("embedding", "y", y, {ids.shape()[0], table.shape()[1]});
-  Context& context = batch.context();
-  const auto tokens = static_cast<std::uint32_t>(ids.shape()[0]);
-  const auto width = static_cast<std::uint32_t>(table.shape()[1]);
-  const auto vocabulary = static_cast<std::uint32_t>(table.shape()[0]);
-  const auto elements = static_cast<double>(y.elements());
-  const double row_bytes = static_cast<double>(table.bytes()) / vocabulary;
-  Launch launch{{}, {}, {elements, 4 * elements + tokens * row_bytes}, "embedding/forward"};
-  Defines defines;
-  set_weight_type(defines.set("ROWS", kRows), table);
-  if (takes_rows_kernel(context, table)) {
-    const RowShare share = share_rows(tokens, context.device());
-    launch.kernel = context.kernel("embedding.cl", "embedding_rows", defines);
-    launch.grid = single_item_groups(share.groups);
-    batch.launch(std::move(launch), y, ids, table, tokens, width, vocabulary, share.rows_per_group);
-    return;
+  std::uint32_t first = 0;
+  for (const Tensor& part : table.parts()) {
+    record_part(batch, y, ids, part, first);
+    first += u32(part.shape()[0]);
   }
-  launch.kernel = context.kernel("embedding.cl", "embedding", defines);
-  launch.grid = {{round_up(divide_up(width, kElements), kGroup),
-                  std::min(divide_up(tokens, kRows), kMaxRowGroups), 1},
-                 {kGroup, 1, 1}};
-  batch.launch(std::move(launch), y, ids, table, tokens, width, vocabulary);
 }
 
 }  // namespace clora

@@ -75,6 +75,7 @@ PoolState::PoolState(cl_context context, const Device& device, PoolConfig pool_c
   context_.reset(context);
   slab_bytes_ = std::clamp(std::bit_floor(statistics_.limit_bytes / kSlabsInLimit + 1),
                            kSmallestSlab, kLargestSlab);
+  slab_bytes_ = std::min(slab_bytes_, max_allocation_bytes_);
 }
 
 PoolState::~PoolState() = default;
