@@ -20,7 +20,7 @@ void BatchTemporaries::find_lifetimes(const std::vector<Command>& commands) {
   lifetimes_.resize(storages_.size());
   for (std::size_t i = 0; i < storages_.size(); ++i) {
     index[storages_[i].get()] = i;
-    lifetimes_[i] = {storages_[i]->bytes, commands.size(), 0};
+    lifetimes_[i] = {storages_[i]->bytes, commands.size(), 0, storages_[i]->name};
   }
   for (std::size_t c = 0; c < commands.size(); ++c) {
     for (const Tensor& tensor : tensors_of(commands[c])) {

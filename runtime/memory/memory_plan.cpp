@@ -64,9 +64,9 @@ MemoryPlan plan_memory(std::span<const Lifetime> lifetimes, std::size_t alignmen
     const std::size_t wanted = round_up(std::max<std::size_t>(lifetimes[i].bytes, 1), alignment);
     if (wanted > max_chunk_bytes) {
       fail(ErrorCode::out_of_memory,
-           "memory plan: a temporary of {} MiB exceeds the device's maximum allocation of {} MiB; "
-           "lower `batch_size` or `max_seq_length`",
-           wanted >> 20, max_chunk_bytes >> 20);
+           "memory plan: '{}' of {} KiB exceeds the device's largest allocation of {} KiB; lower "
+           "`batch_size` or `max_seq_length`",
+           lifetimes[i].name, wanted >> 10, max_chunk_bytes >> 10);
     }
     std::size_t c = 0;
     std::size_t offset = 0;

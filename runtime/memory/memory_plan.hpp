@@ -4,15 +4,16 @@
 
 #include <cstddef>
 #include <span>
-#include <string>
+#include <string_view>
 #include <vector>
 
 namespace clora {
 
 struct Lifetime {
   std::size_t bytes = 0;
-  std::size_t first = 0;  // index of the first command that uses the temporary
-  std::size_t last = 0;   // index of the last one
+  std::size_t first = 0;       // index of the first command that uses the temporary
+  std::size_t last = 0;        // index of the last one
+  std::string_view name = {};  // for the error
 };
 
 struct Place {
@@ -28,7 +29,7 @@ struct MemoryPlan {
 // Places the largest first, each at the lowest offset where it overlaps no temporary that is live
 // at the same time ("greedy by size": Pisarchyk and Lee, 2020), in blocks of at most
 // max_chunk_bytes. Offsets are multiples of `alignment`. REQUIRES: alignment > 0.
-// Errors: out_of_memory, if a single temporary exceeds max_chunk_bytes.
+// Errors: out_of_memory, naming the temporary, if a single one exceeds max_chunk_bytes.
 MemoryPlan plan_memory(std::span<const Lifetime> lifetimes, std::size_t alignment,
                        std::size_t max_chunk_bytes);
 

@@ -77,6 +77,68 @@ TEST_F(SmolLM2, HasTheReferencesLossPackedOrOneRecordARow) {
   }
 }
 
+// The model on a device whose largest allocation is max_allocation_bytes, so that its matrices are
+// in parts. The pool holds more than one such model.
+struct OpenInParts {
+  OpenInParts(const std::filesystem::path& path, std::size_t max_allocation_bytes)
+      : files(WeightFiles::open(path)),
+        context(config_of(max_allocation_bytes)),
+        model(context, files) {}
+
+  static ContextConfig config_of(std::size_t max_allocation_bytes) {
+    ContextConfig config = config_from_environment();
+    config.max_allocation_bytes = max_allocation_bytes;
+    return config;
+  }
+
+  WeightFiles files;
+  Context context;
+  LanguageModel model;
+};
+
+// Half a MiB: the embeddings and most linear layers are in parts.
+TEST_F(SmolLM2, HasTheSameLogitsAndRepliesInParts) {
+  OpenInParts parts(*test::demo_model(), 512 << 10U);
+  EXPECT_TRUE(parts.model.head().is_split());
+  EXPECT_TRUE(parts.model.blocks()[0].linears[kGate].w.is_split());
+  EXPECT_TRUE(parts.model.blocks()[0].linears[kDown].w.is_split());
+  Generator whole_generator(open->model, nullptr, 128), generator(parts.model, nullptr, 128);
+  for (const auto& prompt : reference["prompts"]) {
+    const auto ids = ids_of(prompt["prompt_ids"]);
+    const auto wanted = ids_of(prompt["greedy_ids"]);
+    const std::vector<float> want = whole_generator.logits(ids);
+    test::expect_logits(generator.logits(ids), test::to_double(want), 2e-6);
+    EXPECT_EQ(generator.generate(ids, {.max_tokens = std::ssize(wanted)}).ids, wanted)
+        << prompt["name"];
+  }
+}
+
+// 8 MiB: the logits of 32 rows fit, the embeddings do not.
+TEST_F(SmolLM2, HasTheSameLossAndGradientsInParts) {
+  OpenInParts parts(*test::demo_model(), 8 << 20U);
+  EXPECT_TRUE(parts.model.embeddings().is_split());
+  const auto& wanted = reference["lora_training"];
+  std::vector<Record> records;
+  for (std::size_t i = 0; i < 2; ++i) records.push_back(text_record(wanted["ids"][i]));
+  std::size_t rows = 0;
+  for (const Record& record : records) rows += record.ids.size();
+  const PackedRows packed = pack_rows(std::span<const Record>(records), rows);
+  std::vector<double> losses;
+  std::vector<std::vector<float>> gradients;
+  for (LanguageModel* model : {&parts.model, &open->model}) {
+    Adapter adapter(model->context(), adapter_sites(model->config()), {.rank = 4});
+    const auto count = static_cast<std::size_t>(adapter.parameters().elements());
+    const std::vector<float> parameters = test::random_values(count, 5, 0.02F);
+    model->context().write(adapter.parameters(), std::as_bytes(std::span(parameters)));
+    Trainer trainer(*model, adapter, {});
+    (void)trainer.step(std::span(&packed, 1), 1e-3);
+    losses.push_back(trainer.drain().value().loss);
+    gradients.push_back(model->context().read<float>(adapter.flat_gradients()));
+  }
+  EXPECT_NEAR(losses[0], losses[1], 2e-6 * losses[1]);
+  test::expect_close(gradients[0], test::to_double(gradients[1]), 2e-5, "gradients");
+}
+
 void expect_step(const StepResult& got, const nlohmann::json& want) {
   const auto i = static_cast<std::size_t>(got.step - 1);
   const double loss = want["float64"]["losses"][i].get<double>();

@@ -177,15 +177,19 @@ TEST_P(WeightInParts, TakesAndGivesBf16AndF16) {
   }
 }
 
-// On a CPU in f32 each element is the same sum: not even the last bit differs.
+// Kernels for CPUs sum the terms of an element in an order that does not depend on N: not even the
+// last bit differs. Others may split K among more work-groups if N is small.
 TEST_P(WeightInParts, HasTheForwardOfTheWholeBitForBit) {
   const auto w = test::random_weights(DType::f32, 256, 64, 1);
   const WeightForm form = preferred_form(context(), {w.rows, w.columns}, w.type);
   const Weight parts = in_parts(context(), w, form, std::array<std::int64_t, 2>{128, 256});
   for (const std::int64_t rows : {1, 40}) {
-    EXPECT_EQ(forward(parts, rows, DType::f32),
-              forward(w.upload(context(), form), rows, DType::f32))
-        << rows;
+    const Results got = forward(parts, rows, DType::f32);
+    const Results want = forward(w.upload(context(), form), rows, DType::f32);
+    if (is_for_cpus(GetParam())) {
+      EXPECT_EQ(got, want) << rows;
+    }
+    expect_same(got, want, 64, DType::f32, fmt::format("{} rows", rows));
   }
 }
 
