@@ -1,24 +1,30 @@
 // Makes the OpenCL device of a phone or a board out of any other one: a GPU with OpenCL 1.2 without
-// extensions, buffers of at most 256 MiB, work-groups of at most 128 items and 16 KiB of local
-// memory. A library to preload, as tools/check_small_device does. What exceeds the limits fails
-// with the error of such a driver, and so do functions and queries of later versions.
+// extensions, buffers of at most 256 MiB (or SMALL_DEVICE_BUFFER_MIB), work-groups of at most 128
+// items and 16 KiB of local memory. A library to preload, as tools/check_small_device does. What
+// exceeds the limits fails with the error of such a driver, and so do functions and queries of
+// later versions.
 #define CL_TARGET_OPENCL_VERSION 300
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
 #include <CL/cl.h>
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
 namespace {
 
-constexpr cl_ulong kLargestBuffer = cl_ulong{256} << 20U;
 constexpr std::size_t kWorkGroup = 128;
 constexpr cl_ulong kLocalMemory = cl_ulong{16} << 10U;
 // The device queries of OpenCL 2.0 to 3.0; those of vendors have higher numbers.
 constexpr cl_device_info kFirstLaterQuery = CL_DEVICE_IMAGE_PITCH_ALIGNMENT;
 constexpr cl_device_info kLastLaterQuery = 0x10FF;
+
+cl_ulong largest_buffer() {
+  const char* const text = std::getenv("SMALL_DEVICE_BUFFER_MIB");
+  return (text == nullptr ? cl_ulong{256} : std::strtoull(text, nullptr, 10)) << 20U;
+}
 
 template <class Function>
 Function* real(Function*, const char* name) {
@@ -76,7 +82,7 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, std::size_t roo
     case CL_DEVICE_IMAGE_SUPPORT:
       return answer<cl_bool>(CL_FALSE, room, to, size);
     case CL_DEVICE_MAX_MEM_ALLOC_SIZE:
-      return answer(std::min(kLargestBuffer, value_of<cl_ulong>(device, what)), room, to, size);
+      return answer(std::min(largest_buffer(), value_of<cl_ulong>(device, what)), room, to, size);
     case CL_DEVICE_LOCAL_MEM_SIZE:
       return answer(std::min(kLocalMemory, value_of<cl_ulong>(device, what)), room, to, size);
     case CL_DEVICE_MAX_WORK_GROUP_SIZE:
@@ -93,7 +99,7 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, std::size_t roo
 
 cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, std::size_t bytes, void* host,
                       cl_int* status) {
-  if (bytes > kLargestBuffer) {
+  if (bytes > largest_buffer()) {
     if (status != nullptr) *status = CL_INVALID_BUFFER_SIZE;
     return nullptr;
   }
