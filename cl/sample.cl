@@ -23,6 +23,7 @@
 #endif
 
 #include "philox.clh"
+#define X_TYPE f32  // of logits
 #include "rowwise/row_sum_exp.clh"
 #include "sample_settings.clh"
 
