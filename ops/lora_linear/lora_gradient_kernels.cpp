@@ -19,7 +19,7 @@ constexpr std::uint32_t kRanks = 16;
 constexpr std::uint32_t kSteps = 64;
 // Work-groups per compute unit that the rows are split for.
 constexpr std::uint32_t kGroupsPerUnit = 16;
-// cl/lora_linear/lora_linear_cpu.cl
+// cl/lora_linear/lora_linear_cpu.cl: the columns of a group are a multiple of its widest tile's.
 constexpr std::uint32_t kStrip = 32;
 
 void test_gradient(SelfTest& test) {
@@ -52,12 +52,13 @@ void record_gradient_cpu(Batch& batch, std::span<const LoraGradientProduct> prob
   const std::uint32_t width = u32(g.x.shape()[1]);
   Launch launch = launch_of(g);
   Defines defines;
-  defines.set("COLUMNS", kStrip);
   define_cpu_vectors(defines, batch.context().device());
   launch.kernel = batch.context().kernel(kLoraCpu, "lora_gradient", defines);
-  launch.grid = single_item_groups(divide_up(width, kStrip));
+  const RowShare strips = share_rows(divide_up(width, kStrip), batch.context().device());
+  launch.grid = single_item_groups(strips.groups);
   batch.launch(std::move(launch), g.out, record_upcast(batch, g.s), record_upcast(batch, g.x),
-               u32(g.x.shape()[0]), u32(g.s.shape()[1]), width, g.scale);
+               u32(g.x.shape()[0]), u32(g.s.shape()[1]), width, g.scale,
+               strips.rows_per_group * kStrip);
 }
 
 void record_gradient_portable(Batch& batch, std::span<const LoraGradientProduct> problem) {
