@@ -39,29 +39,29 @@
 #ifdef WEIGHT_PACKED
 // panel[e][c] = the elements of a packed panel's 16 rows; `out` points into the first row.
 __attribute__((always_inline)) void expand_packed(__local float* out, PackedBlock block) {
-  for (uint j = 0; j < 4; ++j, out += 4 * TILE_COLUMNS) {
+  for (uint j = 0; j < 4; ++j, out += 4 * PANEL_COLUMNS) {
     const PackedEight eight = packed_eight(block, j);
     store_floats(__local, out, eight.lo0);
-    store_floats(__local, out + TILE_COLUMNS, eight.lo1);
-    store_floats(__local, out + 2 * TILE_COLUMNS, eight.lo2);
-    store_floats(__local, out + 3 * TILE_COLUMNS, eight.lo3);
-    store_floats(__local, out + 16 * TILE_COLUMNS, eight.hi0);
-    store_floats(__local, out + 17 * TILE_COLUMNS, eight.hi1);
-    store_floats(__local, out + 18 * TILE_COLUMNS, eight.hi2);
-    store_floats(__local, out + 19 * TILE_COLUMNS, eight.hi3);
+    store_floats(__local, out + PANEL_COLUMNS, eight.lo1);
+    store_floats(__local, out + 2 * PANEL_COLUMNS, eight.lo2);
+    store_floats(__local, out + 3 * PANEL_COLUMNS, eight.lo3);
+    store_floats(__local, out + 16 * PANEL_COLUMNS, eight.hi0);
+    store_floats(__local, out + 17 * PANEL_COLUMNS, eight.hi1);
+    store_floats(__local, out + 18 * PANEL_COLUMNS, eight.hi2);
+    store_floats(__local, out + 19 * PANEL_COLUMNS, eight.hi3);
   }
 }
 #endif
 
 // panel[l][c] = alpha * w[c0 + c][begin + l], for full blocks of 32 steps; zeros outside of w.
 __attribute__((noinline)) void expand_forward(__local float* panel, __global const uchar* w,
-                                              uint c0, uint C, uint J, uint begin, uint end,
-                                              float alpha) {
+                                              uint part, uint c0, uint C, uint J, uint begin,
+                                              uint end, float alpha) {
   for (uint l = begin; l < end; l += 32) {
-    __local float* out = panel + (l - begin) * TILE_COLUMNS;
     for (uint half_panel = 0; half_panel < TILE_COLUMNS; half_panel += 16) {
+      __local float* out = column_of(panel, half_panel, part) + (l - begin) * PANEL_COLUMNS;
 #ifdef WEIGHT_PACKED
-      expand_packed(out + half_panel, columns_block(w, c0, half_panel, C, J, l, alpha));
+      expand_packed(out, columns_block(w, c0, half_panel, C, J, l, alpha));
 #else
       float16 lo[16], hi[16];
       for (uint i = 0; i < 16; ++i) {
@@ -71,8 +71,8 @@ __attribute__((noinline)) void expand_forward(__local float* panel, __global con
         lo[i] = first * alpha;
         hi[i] = second * alpha;
       }
-      transpose16(lo, out + half_panel, TILE_COLUMNS);
-      transpose16(hi, out + half_panel + 16 * TILE_COLUMNS, TILE_COLUMNS);
+      transpose16(lo, out, PANEL_COLUMNS);
+      transpose16(hi, out + 16 * PANEL_COLUMNS, PANEL_COLUMNS);
 #endif
     }
   }
@@ -80,7 +80,9 @@ __attribute__((noinline)) void expand_forward(__local float* panel, __global con
 
 // panel[l][c] = w[begin + l][c0 + c]; zeros outside of w.
 __attribute__((noinline)) void expand_backward(__local float* panel, __global const uchar* w,
-                                               uint c0, uint C, uint begin, uint end) {
+                                               uint part, uint c0, uint C, uint begin,
+                                               uint end) {
+  __local float* second = column_of(panel, 16, part);
 #ifdef WEIGHT_PACKED
   for (uint l = begin; l < end; l += PACKED_ROWS) {
     fetch_packed_block(weight_row(w, l + STEPS_AHEAD, C), c0);
@@ -97,30 +99,32 @@ __attribute__((noinline)) void expand_backward(__local float* panel, __global co
       columns[18 + 4 * j] = eight.hi2;
       columns[19 + 4 * j] = eight.hi3;
     }
-    transpose16(columns, panel, TILE_COLUMNS);
-    transpose16(columns + 16, panel + 16, TILE_COLUMNS);
-    panel += PACKED_ROWS * TILE_COLUMNS;
+    transpose16(columns, panel, PANEL_COLUMNS);
+    transpose16(columns + 16, second, PANEL_COLUMNS);
+    panel += PACKED_ROWS * PANEL_COLUMNS;
+    second += PACKED_ROWS * PANEL_COLUMNS;
   }
 #else
   for (uint l = begin; l < end; ++l) {
     float16 lo, hi;
     weight_block32_guarded(weight_row(w, l, C), c0, C, &lo, &hi);
     vstore16(lo, 0, panel);
-    vstore16(hi, 1, panel);
-    panel += TILE_COLUMNS;
+    vstore16(hi, 0, second);
+    panel += PANEL_COLUMNS;
+    second += PANEL_COLUMNS;
   }
 #endif
 }
 
 // panel[r][c] = scale * u[begin + r][c0 + c]; zeros outside of u.
 __attribute__((noinline)) void expand_low_rank(__local float* panel, __global const float* u,
-                                               uint c0, uint C, uint begin, uint end,
+                                               uint part, uint c0, uint C, uint begin, uint end,
                                                float scale) {
   for (uint r = begin; r < end; ++r) {
     for (uint c = 0; c < TILE_COLUMNS; ++c) {
-      panel[c] = c0 + c < C ? scale * u[(size_t)r * C + c0 + c] : 0.0f;
+      *column_of(panel, c, part) = c0 + c < C ? scale * u[(size_t)r * C + c0 + c] : 0.0f;
     }
-    panel += TILE_COLUMNS;
+    panel += PANEL_COLUMNS;
   }
 }
 
@@ -159,7 +163,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
   const uint panel_end = min(panels, panel_begin + share.panels_per_group);
   const uint m_begin = get_group_id(1) * share.tiles_per_group * TILE_ROWS;
   const uint m_end = min(M, m_begin + share.tiles_per_group * TILE_ROWS);
-  const uint panel_size = block_steps * TILE_COLUMNS;
+  const uint panel_size = block_steps * TILE_COLUMNS, part = block_steps * PANEL_COLUMNS;
   __local float* stage = scratch + PANEL_STEPS * TILE_COLUMNS;
   for (uint p0 = panel_begin; p0 < panel_end; p0 += share.panels_at_once) {
     const uint p1 = min(panel_end, p0 + share.panels_at_once);
@@ -169,13 +173,13 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
       for (uint p = p0; p < p1; ++p) {
         __local float* panel = scratch + (p - p0) * panel_size;
         const uint c0 = p * TILE_COLUMNS;
-        if (begin < w_end && backward) expand_backward(panel, w, c0, C, begin, w_end);
+        if (begin < w_end && backward) expand_backward(panel, w, part, c0, C, begin, w_end);
         if (begin < w_end && !backward) {
-          expand_forward(panel, w, c0, C, J, begin, w_end, problem.alpha);
+          expand_forward(panel, w, part, c0, C, J, begin, w_end, problem.alpha);
         }
         if (w_end < end) {
-          expand_low_rank(panel + (w_end - begin) * TILE_COLUMNS, u, c0, C, w_end - J, end - J,
-                          problem.scale);
+          expand_low_rank(panel + (w_end - begin) * PANEL_COLUMNS, u, part, c0, C, w_end - J,
+                          end - J, problem.scale);
         }
       }
       for (uint m = m_begin; m < m_end; m += TILE_ROWS) {
@@ -199,9 +203,9 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
                         panel);
           } else if (in_place) {
             tile_in_place(y + corner, from, add, C, x_at, J, w_end - begin, s_at, R, end - w_end,
-                          panel, TILE_COLUMNS);
+                          panel, part, TILE_COLUMNS);
           } else {
-            tile_staged(y + corner, from, add, C, stage, end - begin, panel, rows,
+            tile_staged(y + corner, from, add, C, stage, end - begin, panel, part, rows,
                         min(C - c0, (uint)TILE_COLUMNS));
           }
         }
