@@ -11,8 +11,7 @@
 //            one row of out and up to 16 columns at the edges
 // Cost    2 T R K flops; x is read once
 // Numerics  f32 fma over t in order, added to out every 64 rows: bitwise reproducible
-//! clc: build on cpu
-//! clc: build on cpu: VECTOR_FLOATS={8,4} VECTOR_REGISTERS={16,32}
+//! clc: build on cpu: VECTOR_FLOATS={16,8,4} VECTOR_REGISTERS={16,32}
 #include "prefetch_cpu.clh"
 #include "vectors_cpu.clh"
 
