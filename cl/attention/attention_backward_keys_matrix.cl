@@ -33,49 +33,14 @@
 //! clc: build MMA_SYNC EMULATED HEAD_DIM=32 SUBGROUPS=2 SUBGROUP_ROWS=16 COLUMNS=32 PARTS=2
 //!     RESULT_TYPE={f32,f16}
 #define OUT_STEPS (HEAD_DIM / 16 / PARTS)
+// Queries are the columns of a block.
+#define QUERY_STATS(name) __local const float* name
+#define STAT_OF(stats, unit, r, i, c, j) stats[c * 16 + sum_column(unit, j)]
 #include "attention/attention_backward_matrix.clh"
 
 // The log_sum_exp and dots of a block's queries, after its operands.
 #define STATS_BYTES (2 * COLUMNS * 4)
 
-// p of the scores.
-INLINED void weigh(MatrixUnit unit, Sums (*scores)[COLUMN_BLOCKS], __local const float* log_sums,
-                   float scale_2) {
-  UNROLL
-  for (uint c = 0; c < COLUMN_BLOCKS; ++c) {
-#pragma unroll
-    for (uint j = 0; j < SUM_COLUMNS; ++j) {
-      const float log_sum = log_sums[c * 16 + sum_column(unit, j)];
-      UNROLL
-      for (uint r = 0; r < ROW_BLOCKS; ++r) {
-#pragma unroll
-        for (uint i = 0; i < SUM_ROWS; ++i) {
-          float* s = &scores[r][c].v[i][j];
-          *s = exp2_of(fma(*s, scale_2, -log_sum));
-        }
-      }
-    }
-  }
-}
-// dots = ds.
-INLINED void score_gradients(MatrixUnit unit, Sums (*dots)[COLUMN_BLOCKS],
-                             Sums (*p)[COLUMN_BLOCKS], __local const float* row_dots) {
-  UNROLL
-  for (uint c = 0; c < COLUMN_BLOCKS; ++c) {
-#pragma unroll
-    for (uint j = 0; j < SUM_COLUMNS; ++j) {
-      const float dot = row_dots[c * 16 + sum_column(unit, j)];
-      UNROLL
-      for (uint r = 0; r < ROW_BLOCKS; ++r) {
-#pragma unroll
-        for (uint i = 0; i < SUM_ROWS; ++i) {
-          float* ds = &dots[r][c].v[i][j];
-          *ds = p[r][c].v[i][j] * (*ds - dot);
-        }
-      }
-    }
-  }
-}
 // Before masking, in blocks whose operands were cleaned: weights of queries whose dy or y is not
 // finite become NaN.
 INLINED void spoil(MatrixUnit unit, Sums (*p)[COLUMN_BLOCKS], __local const float* row_dots) {

@@ -27,43 +27,10 @@
 //! clc: build on xmx: XMX HEAD_DIM=64 SUBGROUPS=4 SUBGROUP_ROWS=16 COLUMNS=32 RESULT_TYPE=f32
 //! clc: build MMA_SYNC EMULATED HEAD_DIM=32 SUBGROUPS=2 SUBGROUP_ROWS=16 COLUMNS=32
 //!     RESULT_TYPE={f32,f16}
+// Queries are the rows of a tile.
+#define QUERY_STATS(name) float (*name)[SUM_ROWS]
+#define STAT_OF(stats, unit, r, i, c, j) stats[r][i]
 #include "attention/attention_backward_matrix.clh"
-
-// p of the scores.
-INLINED void weigh(Sums (*scores)[COLUMN_BLOCKS], float (*log_sums)[SUM_ROWS], float scale_2) {
-  UNROLL
-  for (uint r = 0; r < ROW_BLOCKS; ++r) {
-    UNROLL
-    for (uint c = 0; c < COLUMN_BLOCKS; ++c) {
-#pragma unroll
-      for (uint i = 0; i < SUM_ROWS; ++i) {
-#pragma unroll
-        for (uint j = 0; j < SUM_COLUMNS; ++j) {
-          float* s = &scores[r][c].v[i][j];
-          *s = exp2_of(fma(*s, scale_2, -log_sums[r][i]));
-        }
-      }
-    }
-  }
-}
-// dots = ds.
-INLINED void score_gradients(Sums (*dots)[COLUMN_BLOCKS], Sums (*p)[COLUMN_BLOCKS],
-                             float (*row_dots)[SUM_ROWS]) {
-  UNROLL
-  for (uint r = 0; r < ROW_BLOCKS; ++r) {
-    UNROLL
-    for (uint c = 0; c < COLUMN_BLOCKS; ++c) {
-#pragma unroll
-      for (uint i = 0; i < SUM_ROWS; ++i) {
-#pragma unroll
-        for (uint j = 0; j < SUM_COLUMNS; ++j) {
-          float* ds = &dots[r][c].v[i][j];
-          *ds = p[r][c].v[i][j] * (*ds - row_dots[r][i]);
-        }
-      }
-    }
-  }
-}
 
 INLINED void stage_block(LocalAt stages, HeadRows k, HeadRows v, TileRange range, int block,
                          uint item) {
@@ -130,9 +97,9 @@ attention_backward_queries_matrix(
     barrier(CLK_LOCAL_MEM_FENCE);  // the block has arrived; the stage before is free
     stage_block(stages, keys, values, range, block + 1, item);
     multiply_widths(unit, p, q_tile, row, stages + at);
-    weigh(p, log_sums, scale * LOG2_E);
+    weigh(unit, p, log_sums, scale * LOG2_E);
     multiply_widths(unit, ds, dy_tile, row, stages + at + OPERAND_BYTES);
-    score_gradients(ds, p, dots);
+    score_gradients(unit, ds, p, dots);
     if (masked) mask(unit, ds, ranges + row, block, 0.0f);
     add_weighted(unit, sums, (const Sums(*)[COLUMN_BLOCKS])ds, stages + at, 0);
   }

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "tests/support/copied_kernels.hpp"
+#include "tests/support/key_ranges.hpp"
 #include "tests/support/op_test.hpp"
 
 namespace clora {
@@ -21,12 +22,7 @@ class AttentionOrder : public testing::Test {
   // position of each key block in that order, and whether a key block visits its queries in
   // ascending order.
   std::array<Ints, 4> of(const std::vector<std::size_t>& documents, std::int64_t concurrent = 1) {
-    Ints first, last;
-    for (const std::size_t length : documents) {
-      first.insert(first.end(), length, static_cast<std::int32_t>(first.size()));
-    }
-    last.resize(first.size());
-    std::iota(last.begin(), last.end(), 0);
+    const auto [first, last] = test::packed_ranges(documents);
     const Shape rows{std::ssize(first)};
     const Tensor begins = test::upload(context_, rows, first);
     const Tensor ends = test::upload(context_, rows, last);

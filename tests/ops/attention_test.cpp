@@ -10,6 +10,7 @@
 
 #include "ops/attention/attention_spec.hpp"
 #include "tests/reference/attention_reference.hpp"
+#include "tests/support/key_ranges.hpp"
 #include "tests/support/op_test.hpp"
 
 namespace clora {
@@ -105,14 +106,9 @@ struct Problem {
 // Documents of these lengths, packed one after another.
 Problem packed(const std::vector<std::size_t>& documents, std::size_t H, std::size_t G,
                std::size_t E) {
-  Ints first, last;
-  for (const std::size_t length : documents) {
-    first.insert(first.end(), length, static_cast<std::int32_t>(first.size()));
-  }
-  last.resize(first.size());
-  std::iota(last.begin(), last.end(), 0);
-  const AttentionSizes n{first.size(), first.size(), H, G, E};
-  return {n, std::move(first), std::move(last)};
+  test::KeyRanges ranges = test::packed_ranges(documents);
+  const AttentionSizes n{ranges.rows(), ranges.rows(), H, G, E};
+  return {n, std::move(ranges.first), std::move(ranges.last)};
 }
 
 // T queries at the last positions before `filled` in a cache of S positions.

@@ -5,15 +5,16 @@
 // later versions.
 #define CL_TARGET_OPENCL_VERSION 300
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
-#include <CL/cl.h>
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
 
+#include "tests/simulator/device_answers.hpp"
+
 namespace {
+
+using clora::simulator::answer;
 
 constexpr std::size_t kWorkGroup = 128;
 constexpr cl_ulong kLocalMemory = cl_ulong{16} << 10U;
@@ -24,28 +25,6 @@ constexpr cl_device_info kLastLaterQuery = 0x10FF;
 cl_ulong largest_buffer() {
   const char* const text = std::getenv("SMALL_DEVICE_BUFFER_MIB");
   return (text == nullptr ? cl_ulong{256} : std::strtoull(text, nullptr, 10)) << 20U;
-}
-
-template <class Function>
-Function* real(Function*, const char* name) {
-  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
-}
-#define REAL(function) real(&(function), #function)
-
-// Returns `bytes` at `value` as the result of a query.
-cl_int answer(const void* value, std::size_t bytes, std::size_t room, void* to, std::size_t* size) {
-  if (size != nullptr) *size = bytes;
-  if (to == nullptr) return CL_SUCCESS;
-  if (room < bytes) return CL_INVALID_VALUE;
-  std::memcpy(to, value, bytes);
-  return CL_SUCCESS;
-}
-template <class T>
-cl_int answer(T value, std::size_t room, void* to, std::size_t* size) {
-  return answer(&value, sizeof value, room, to, size);
-}
-cl_int answer(const char* text, std::size_t room, void* to, std::size_t* size) {
-  return answer(text, std::strlen(text) + 1, room, to, size);
 }
 
 template <class T>

@@ -3,33 +3,17 @@
 // preload. The driver's compiler stays the other device's, so it lacks the GPU's matrix
 // instructions, as a driver may that this program has never met.
 #define CL_TARGET_OPENCL_VERSION 300
-#include <CL/cl.h>
-#include <dlfcn.h>
-
 #include <cstdlib>
 #include <cstring>
 
+#include "tests/simulator/device_answers.hpp"
+
 namespace {
+
+using clora::simulator::answer;
 
 constexpr cl_uint kAmd = 0x1002, kIntel = 0x8086;
 constexpr cl_device_info kSubGroupSizes = 0x4108;  // cl_intel_required_subgroup_size
-
-template <class Function>
-Function* real(Function*, const char* name) {
-  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
-}
-#define REAL(function) real(&(function), #function)
-
-cl_int answer(const void* value, std::size_t bytes, std::size_t room, void* to, std::size_t* size) {
-  if (size != nullptr) *size = bytes;
-  if (to == nullptr) return CL_SUCCESS;
-  if (room < bytes) return CL_INVALID_VALUE;
-  std::memcpy(to, value, bytes);
-  return CL_SUCCESS;
-}
-cl_int answer(const char* text, std::size_t room, void* to, std::size_t* size) {
-  return answer(text, std::strlen(text) + 1, room, to, size);
-}
 
 // 0 if the GPU is AMD's.
 std::size_t least_sub_group() {
