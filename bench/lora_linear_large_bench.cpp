@@ -121,11 +121,11 @@ void expand(OpBench& bench, const Layer& layer) {
   bench.record([&](BufferSet& set) {
     const LayerTensors t(set, numbers);
     const Tensor s = numbers.s.upload(set);
-    const GemmExtras extras{.low_rank = {.s = s, .u = t.lora.bt, .u_bf16 = t.lora.bt_bf16}};
+    const Epilogue epilogue{.low_rank = {.s = s, .u = t.lora.bt, .u_bf16 = t.lora.bt_bf16}};
     bench.cost = cost_of(layer, t);
     bench.cost.flops -= 2 * static_cast<double>(layer.rows * layer.rank * layer.k);
     for (std::size_t i = 0; i < bench.repeats; ++i) {
-      record_gemm(set.batch(), t.y, t.x, t.weights.w, extras);
+      record_gemm(set.batch(), t.y, t.x, t.weights.w, epilogue);
     }
     expect_last(set, t.y, [&] { return numbers.last_row_of_y(numbers.s.last_row()); });
   });

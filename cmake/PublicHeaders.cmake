@@ -35,6 +35,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/attention/attention.hpp
   ops/decode/decode_layers.hpp
   ops/gemm/bf16_rows.hpp
+  ops/gemm/epilogue.hpp
   ops/gemm/gemm.hpp
   ops/lora_linear/lora_gradient.hpp
   ops/lora_linear/lora_linear.hpp

@@ -3,6 +3,8 @@
 //   forward               y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + addend
 //                                    + bias
 //   with -D BACKWARD      y [M, N] = alpha x [M, K] w [K, N] + the same
+//   with -D COLUMN_SCALE  the products are multiplied with column_scale [N] first
+//   with -D ROW_GROUPS    each row has its own u, or none (gemm_epilogue.clh)
 //
 // Shapes  x [M, K], y and addend [M, N], s [M, R], u [R, N], bias [N]; w [N, K] or [K, N] by rows;
 //         parts [slices, sliced tiles, TILE_ROWS x TILE_COLUMNS], in the order of the items
@@ -19,7 +21,9 @@
 // Tiles               TILE_COLUMNS: w, then scale u
 //                STEPS |############|
 //      TILE_ROWS: x, s |#| =  tile of y; steps run over K and then R
-//         Rows past M and columns past N are copies of the last ones; they are not stored.
+//         Rows past M and columns past N are copies of the last ones; they are not stored. With
+//         row groups, the steps of R are repeated for each group that a tile has rows of, with
+//         zeros in place of the other rows of s.
 // Cost    2 M N (K + R) flops; x is read N / TILE_COLUMNS times, w M / TILE_ROWS times, and
 //         dequantised as it is staged
 // Numerics  f32 fma, steps in order, the slices' sums after that; a bf16 y is rounded at the end
@@ -32,6 +36,8 @@
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED
 //! clc: build TILE_ROWS=128 TILE_COLUMNS=128 STEPS=8 ITEM_ROWS=8 ITEM_COLUMNS=8 X_TYPE=bf16
 //!     Y_TYPE=bf16 K_OF_FOURS N_OF_FOURS WEIGHT_TYPE=WEIGHT_BF16
+//! clc: build TILE_ROWS=64 TILE_COLUMNS=64 STEPS=8 ITEM_ROWS=8 ITEM_COLUMNS=8 X_TYPE=f32 Y_TYPE=f32
+//!     K_OF_FOURS N_OF_FOURS WEIGHT_TYPE=WEIGHT_BF16 COLUMN_SCALE ROW_GROUPS
 //! clc: budget on gfx90a registers<=168 spills=0
 //! clc: grid of gemm
 //!     ceil(M/TILE_ROWS)*ceil(N/TILE_COLUMNS)*(TILE_ROWS/ITEM_ROWS)*(TILE_COLUMNS/ITEM_COLUMNS)
@@ -43,6 +49,7 @@
 #define VEC_SIZE 4
 #define ITEMS_ACROSS (TILE_COLUMNS / ITEM_COLUMNS)
 #include "activations.clh"
+#include "gemm/gemm_epilogue.clh"
 #include "gemm/register_tile.clh"
 #include "quant/quant_vec4.clh"
 #include "raster_groups.clh"
@@ -167,14 +174,21 @@ INLINE void stage_rest(__local float* left, __local float* right, Operands p, fl
   }
 }
 
-// Stages steps r0 .. r0 + STEPS - 1 of s and scale u, zeros past R.
+// Whether row m is one of [begin, end): those that a low-rank term is for.
+#ifdef ROW_GROUPS
+#define IS_IN_GROUP(m) ((m) >= group_begin && (m) < group_end)
+#else
+#define IS_IN_GROUP(m) true
+#endif
+
+// Stages steps r0 .. r0 + STEPS - 1 of s and scale u; zeros past R and outside of the group's rows.
 INLINE void stage_low_rank(__local float* left, __local float* right, Operands p,
                            __global const float* s, __global const float* u, uint R, float scale,
-                           uint r0, uint item) {
+                           uint r0, uint group_begin, uint group_end, uint item) {
   for (uint e = item; e < STEPS * TILE_ROWS; e += ITEMS) {
     const uint r = r0 + e % STEPS, row = e / STEPS;
     const size_t m = min(p.m0 + row, p.M - 1);
-    left[e % STEPS * LEFT_STRIDE + row] = r < R ? s[m * R + r] : 0.0f;
+    left[e % STEPS * LEFT_STRIDE + row] = r < R && IS_IN_GROUP(m) ? s[m * R + r] : 0.0f;
   }
   for (uint e = item; e < STEPS * TILE_COLUMNS; e += ITEMS) {
     const uint k = e / TILE_COLUMNS, column = e % TILE_COLUMNS;
@@ -183,22 +197,40 @@ INLINE void stage_low_rank(__local float* left, __local float* right, Operands p
   }
 }
 
-// y at row m, columns n .. n + 3 of [M, N] = four + addend + bias, where they exist.
-INLINE void store_vec4(__global STORED(Y_TYPE)* y, __global const STORED(Y_TYPE)* addend,
-                       __global const float* bias, uint has_addend, uint has_bias, uint M, uint N,
-                       uint m, uint n, float4 four) {
+// What is added to the products; column_scale, only with COLUMN_SCALE, multiplies them first.
+typedef struct {
+  __global const STORED(Y_TYPE)* addend;
+  __global const float* bias;
+  __global const float* column_scale;
+  uint has_addend, has_bias;
+} Epilogue;
+#ifdef COLUMN_SCALE
+#define EPILOGUE {addend, bias, column_scale, has_addend, has_bias}
+#else
+#define EPILOGUE {addend, bias, 0, has_addend, has_bias}
+#endif
+
+// y at row m, columns n .. n + 3 of [M, N], where they exist, from the products' sums.
+INLINE void store_vec4(__global STORED(Y_TYPE)* y, Epilogue e, uint M, uint N, uint m, uint n,
+                       float4 four) {
   if (m >= M || n >= N) return;
   const size_t at = (size_t)m * N + n;
 #ifdef N_OF_FOURS
-  if (has_addend) four += LOAD_VEC(Y_TYPE, addend, at / 4);
-  if (has_bias) four += *(__global const float4*)(bias + n);
+#ifdef COLUMN_SCALE
+  four *= *(__global const float4*)(e.column_scale + n);
+#endif
+  if (e.has_addend) four += LOAD_VEC(Y_TYPE, e.addend, at / 4);
+  if (e.has_bias) four += *(__global const float4*)(e.bias + n);
   STORE_VEC(Y_TYPE, y, (long)(at / 4), four);
 #else
   const float values[4] = {four.x, four.y, four.z, four.w};
   for (uint i = 0; i < 4 && n + i < N; ++i) {
     float value = values[i];
-    if (has_addend) value += LOAD_ONE(Y_TYPE, addend, at + i);
-    if (has_bias) value += bias[n + i];
+#ifdef COLUMN_SCALE
+    value *= e.column_scale[n + i];
+#endif
+    if (e.has_addend) value += LOAD_ONE(Y_TYPE, e.addend, at + i);
+    if (e.has_bias) value += e.bias[n + i];
     STORE_ONE(Y_TYPE, y, at + i, value);
   }
 #endif
@@ -229,7 +261,8 @@ size_t part_index(uint slice, uint sliced_tiles, uint tile, uint four, uint item
 __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void gemm(
     __global STORED(Y_TYPE)* y, __global const STORED(X_TYPE)* x, __global const uchar* w,
     __global const STORED(Y_TYPE)* addend, __global const float* bias, __global const float* s,
-    __global const float* u, __global float4* parts, uint M, uint N, uint K, uint R, float alpha,
+    __global const float* u, COLUMN_SCALE_PARAMETER ROW_GROUPS_PARAMETER
+    __global float4* parts, uint M, uint N, uint K, uint R, float alpha,
     float scale, uint has_addend, uint has_bias, uint whole_tiles, uint sliced_tiles,
     uint slice_steps) {
   __local float4 left_fours[2 * STEPS * LEFT_STRIDE / 4];
@@ -248,7 +281,11 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void gemm(
   // A slice begins at a multiple of STEPS, so only the last one has a rest and the low-rank steps.
   const int whole = (end - begin) / STEPS;
   const int of_k = (end - begin + STEPS - 1) / STEPS;
+#ifdef ROW_GROUPS
+  const int stages = of_k;  // those of R depend on the group
+#else
   const int stages = end == K ? of_k + (int)((R + STEPS - 1) / STEPS) : of_k;
+#endif
   float4 sums[TILE_FOURS];
 #pragma unroll
   for (uint i = 0; i < TILE_FOURS; ++i) sums[i] = (float4)(0.0f);
@@ -274,12 +311,26 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void gemm(
     if (now < of_k) {
       stage_rest(left, right, p, alpha, begin + now * STEPS, item);
     } else {
-      stage_low_rank(left, right, p, s, u, R, scale, (now - of_k) * STEPS, item);
+      stage_low_rank(left, right, p, s, u, R, scale, (now - of_k) * STEPS, 0, M, item);
     }
     barrier(CLK_LOCAL_MEM_FENCE);  // the steps are staged
     multiply_tile(sums, left, right, RIGHT_STRIDE, item);
     barrier(CLK_LOCAL_MEM_FENCE);  // all items have read them
   }
+#ifdef ROW_GROUPS
+  const uint row_end = end == K ? min(M, p.m0 + TILE_ROWS) : p.m0;
+  for (uint m = p.m0, next; m < row_end; m = next) {
+    const uint adapter = row_adapter(row_groups, m);
+    next = row_group_end(row_groups, m, row_end);
+    if (adapter == NO_ADAPTER) continue;
+    for (uint r = 0; r < R; r += STEPS) {
+      stage_low_rank(left, right, p, s, u + (size_t)adapter * R * N, R, scale, r, m, next, item);
+      barrier(CLK_LOCAL_MEM_FENCE);  // the steps are staged
+      multiply_tile(sums, left, right, RIGHT_STRIDE, item);
+      barrier(CLK_LOCAL_MEM_FENCE);  // all items have read them
+    }
+  }
+#endif
   if (group >= whole_tiles) {
     const uint slice = slice_of(group - whole_tiles, sliced_tiles);
 #pragma unroll
@@ -288,12 +339,13 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void gemm(
     }
     return;
   }
+  const Epilogue epilogue = EPILOGUE;
 #pragma unroll
   for (uint i = 0; i < ITEM_ROWS; ++i) {
 #pragma unroll
     for (uint j = 0; j < COLUMN_FOURS; ++j) {
-      store_vec4(y, addend, bias, has_addend, has_bias, M, N, p.m0 + tile_row(item, i),
-                 p.n0 + tile_column(item, j), sums[i * COLUMN_FOURS + j]);
+      store_vec4(y, epilogue, M, N, p.m0 + tile_row(item, i), p.n0 + tile_column(item, j),
+                 sums[i * COLUMN_FOURS + j]);
     }
   }
 }
@@ -301,8 +353,8 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void gemm(
 // Group (i, t) adds the parts of four i of each item of sliced tile t.
 __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void gemm_add_slices(
     __global STORED(Y_TYPE)* y, __global const float4* parts, __global const STORED(Y_TYPE)* addend,
-    __global const float* bias, uint M, uint N, uint has_addend, uint has_bias, uint whole_tiles,
-    uint sliced_tiles, uint slices) {
+    __global const float* bias, COLUMN_SCALE_PARAMETER uint M, uint N, uint has_addend,
+    uint has_bias, uint whole_tiles, uint sliced_tiles, uint slices) {
   const uint item = get_local_id(0), four = get_group_id(0), tile = get_group_id(1);
   float4 sum = parts[part_index(0, sliced_tiles, tile, four, item)];
 #pragma unroll 4
@@ -310,7 +362,7 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void gemm_add_slices
     sum += parts[part_index(slice, sliced_tiles, tile, four, item)];
   }
   const uint2 origin = tile_origin(whole_tiles + tile, M, N);
-  store_vec4(y, addend, bias, has_addend, has_bias, M, N,
-             origin.x + tile_row(item, four / COLUMN_FOURS),
+  const Epilogue epilogue = EPILOGUE;
+  store_vec4(y, epilogue, M, N, origin.x + tile_row(item, four / COLUMN_FOURS),
              origin.y + tile_column(item, four % COLUMN_FOURS), sum);
 }

@@ -4,6 +4,8 @@
 //   TRANSPOSED         y [M, C] = alpha x [M, K] w [K, C] + beta s [M, R] u [R, C] + addend
 //   SHRINK=16, 32, 48 or 64, at least R: the shrink is fused: saved = shrink_scale * x a [R, K]^T,
 //                      and the left operand of u is bf16(term_scale * saved); a is passed as s
+//   COLUMN_SCALE       the products are multiplied with column_scale [C] before the rest is added
+//   ROW_GROUPS         each row has its own u, or none (gemm_epilogue.clh); s is given
 //   PROBLEMS=2 or 3    grouped problems of one x: y_i [M, C_i] = x w_i^T + s_i u_i + bias_i;
 //                      TRANSPOSED, in one sum: y = x w + s u + x_1 w_1 + s_1 u_1 + ... + addend
 //   SPLIT_K            one problem: parts [slices, M, C], of K / slices steps each; then
@@ -22,7 +24,9 @@
 //       TILE_ROWS: x, s |##|  =  tile of y           | s |    steps run over K and then R
 //         Rows past M and columns past C are copies of the last ones; they are not stored. A fused
 //         s is computed by each column of tiles and saved by the first one. Its rows are divided
-//         among the sub-groups that share rows of x.
+//         among the sub-groups that share rows of x. With row groups, the ranks are repeated for
+//         each group that the tile has rows of, with zeros in place of the other rows of s; they
+//         are copied and multiplied in turn.
 // Options LOW_RANK: s is given; ADDEND and BIAS if present; ALIGNED: C is a multiple of 8
 // Local   STAGES * (TILE_ROWS + TILE_COLUMNS + SHRINK) * STEPS * 2 bytes
 // Cost    2 M C (K + R) flops, and 2 M R K for each column of tiles if the shrink is fused
@@ -32,6 +36,8 @@
 //!     STAGES=3 Y_BF16 ALIGNED BIAS SHRINK=16 SAVED_BF16
 //! clc: build on mma: MMA_SYNC TILE_ROWS=128 TILE_COLUMNS=256 SUB_ROWS=64 SUB_COLUMNS=64 STEPS=32
 //!     STAGES=3 Y_BF16 ALIGNED ADDEND LOW_RANK TRANSPOSED PROBLEMS=2
+//! clc: build on mma: MMA_SYNC TILE_ROWS=128 TILE_COLUMNS=128 SUB_ROWS=64 SUB_COLUMNS=64 STEPS=32
+//!     STAGES=3 Y_BF16 ALIGNED ADDEND LOW_RANK COLUMN_SCALE ROW_GROUPS
 //! clc: build on mfma: MFMA TILE_ROWS=128 TILE_COLUMNS=128 SUB_ROWS=64 SUB_COLUMNS=64 STEPS=32
 //!     STAGES=3 Y_BF16 ALIGNED LOW_RANK TRANSPOSED
 //! clc: build on wmma_gfx11: WMMA_GFX11 TILE_ROWS=64 TILE_COLUMNS=64 SUB_ROWS=32 SUB_COLUMNS=32
@@ -48,6 +54,9 @@
 //!     STAGES=3 SHRINK=16 BIAS
 //! clc: build MMA_SYNC EMULATED TILE_ROWS=32 TILE_COLUMNS=64 SUB_ROWS=16 SUB_COLUMNS=32 STEPS=32
 //!     STAGES=3 LOW_RANK TRANSPOSED ADDEND SPLIT_K
+//! clc: build MMA_SYNC EMULATED TILE_ROWS=32 TILE_COLUMNS=64 SUB_ROWS=16 SUB_COLUMNS=32 STEPS=32
+//!     STAGES=3 LOW_RANK COLUMN_SCALE ROW_GROUPS
+#include "gemm/gemm_epilogue.clh"
 #include "gemm/gemm_matrix_problem.clh"
 #include "matrix/matrix_unit.clh"
 #include "raster_groups.clh"
@@ -98,6 +107,13 @@
     OF(i, x), OF(i, w), OF(i, s), OF(i, u), AT(i, p.K), AT(i, p.x_stride), AT(i, p.w_stride), \
         AT(i, p.s_stride), AT(i, p.u_stride)                                                  \
   }
+#ifdef COLUMN_SCALE
+#define COLUMN_SCALES EACH(__global const float*, column_scale),
+#define COLUMN_SCALE_OF(i) , OF(i, column_scale)
+#else
+#define COLUMN_SCALES
+#define COLUMN_SCALE_OF(i)
+#endif
 #define IS_SUM (PROBLEMS > 1 && IS_TRANSPOSED)  // of the problems
 
 INLINED uint stages_of(uint steps) { return (steps + STEPS - 1) / STEPS; }
@@ -148,7 +164,8 @@ SUBGROUP_OF_LANES __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel vo
     EACH(__global RESULT_TYPE*, y), EACH(__global const ushort*, x),
     EACH(__global const ushort*, w), EACH(__global const ushort*, s),
     EACH(__global const ushort*, u), EACH(__global SAVED_TYPE*, saved),
-    EACH(__global const float*, bias), __global const Y_TYPE* addend, GemmMatrixProblem p) {
+    EACH(__global const float*, bias), COLUMN_SCALES ROW_GROUPS_PARAMETER
+    __global const Y_TYPE* addend, GemmMatrixProblem p) {
   MATRIX_UNIT(unit, SUBGROUPS);
   __local uchar ring[STAGES * STAGE_BYTES] __attribute__((aligned(1024)));
   const LocalAt tiles = local_at(ring);
@@ -184,8 +201,12 @@ SUBGROUP_OF_LANES __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel vo
   const uint begin = all_stages * slice / slices;
   const uint step_stages = all_stages * (slice + 1) / slices - begin;
   const uint rank_stages = stages_of(p.R);
+#ifdef ROW_GROUPS
+  const uint stages = step_stages;  // those of ranks depend on the tile's rows
+#else
   const uint stages =
       step_stages + (HAS_RANKS && slice + 1 == slices ? (IS_SUM ? PROBLEMS : 1) * rank_stages : 0);
+#endif
   Source source;
   uint source_problem = 0;
   begin_source(&source, first, tile, begin * STEPS, item);
@@ -219,6 +240,28 @@ SUBGROUP_OF_LANES __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel vo
 #endif
 #if HAS_RANKS
   scale_sums(&sums, p.rank_scale);
+#ifdef ROW_GROUPS
+  const uint row_end = slice + 1 == slices ? min(tile.M, tile.m0 + TILE_ROWS) : tile.m0;
+  for (uint m = tile.m0; m < row_end; m = tile.group_end) {
+    const uint adapter = row_adapter(row_groups, m);
+    tile.group_begin = m;
+    tile.group_end = row_group_end(row_groups, m, row_end);
+    if (adapter == NO_ADAPTER) continue;
+    Problem of = first;
+    of.u += (size_t)adapter * p.R * of.u_stride;
+    for (uint r = 0; r < p.R; r += STEPS) {
+      barrier(CLK_LOCAL_MEM_FENCE);  // all items have loaded the operands before these
+      copy_ranks(of, tiles, tile, r, item);
+      STAGE_COMMIT;
+      STAGE_WAIT(0);
+      barrier(CLK_LOCAL_MEM_FENCE);  // the ranks have arrived
+      for (uint k = 0; k < STEPS && r + k < p.R; k += 16) {
+        load_ranks(unit, &operands[0], tiles, k, part);
+        multiply_operands(unit, &sums, &operands[0]);
+      }
+    }
+  }
+#endif
   for (uint n = step_stages; n < stages; ++n) {
     const uint at = n % STAGES * STAGE_BYTES;
     const uint r = (IS_SUM ? (n - step_stages) % rank_stages : n - step_stages) * STEPS;
@@ -235,7 +278,7 @@ SUBGROUP_OF_LANES __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel vo
   }
 #endif
   scale_sums(&sums, p.scale);
-  const Extras extras = {addend, OF(problem, bias)};
+  const Extras extras = {addend, OF(problem, bias) COLUMN_SCALE_OF(problem)};
 #ifdef SPLIT_K
   store_sums(unit, y + (size_t)slice * p.M * tile.C, &sums, extras, tile, part);
 #else
@@ -247,11 +290,14 @@ SUBGROUP_OF_LANES __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel vo
 // Work: an item owns an element.
 __kernel void gemm_matrix_sum_slices(__global Y_TYPE* y, __global const float* parts,
                                      __global const Y_TYPE* addend, __global const float* bias,
-                                     uint M, uint C, uint slices) {
+                                     COLUMN_SCALE_PARAMETER uint M, uint C, uint slices) {
   const size_t at = get_global_id(0), elements = (size_t)M * C;
   if (at >= elements) return;
   float sum = parts[at];
   for (uint slice = 1; slice < slices; ++slice) sum += parts[slice * elements + at];
+#ifdef COLUMN_SCALE
+  sum *= column_scale[at % C];
+#endif
 #ifdef ADDEND
   sum += OF_Y(addend[at]);
 #endif

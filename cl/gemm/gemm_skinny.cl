@@ -3,6 +3,8 @@
 //
 //   y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + addend + bias
 //   with -D FUSE_SHRINK, in the same launch:  s = a_scale x a [R, K]^T
+//   with -D COLUMN_SCALE, the products are multiplied with column_scale [N] first
+//   with -D ROW_GROUPS, each row has its own u, or none (gemm_epilogue.clh)
 //
 // Shapes  as above; M up to ROWS
 // Types   w in any storage type (quant.clh), x (-D X_TYPE), y and addend (Y_TYPE) f32, bf16 or f16;
@@ -23,8 +25,11 @@
 //!     WEIGHT_TYPE=WEIGHT_BF16 VEC8
 //! clc: build GROUP=512 ROWS=1 TEAM_ROWS=1 AHEAD=4 WEIGHT_TYPE=WEIGHT_BF16 VEC8 FUSE_SHRINK
 //!     X_TYPE=bf16 Y_TYPE=bf16
+//! clc: build X_TYPE=bf16 Y_TYPE=bf16 GROUP=128 ROWS=4 TEAM_ROWS=2 AHEAD=2 WEIGHT_TYPE=WEIGHT_BF16
+//!     VEC8 COLUMN_SCALE ROW_GROUPS
 //! clc: budget on gfx90a registers<=84 spills=0
 #include "elements.clh"
+#include "gemm/gemm_epilogue.clh"
 #include "gemm/gemm_problem.clh"
 #include "quant/quant_vec8.clh"
 #include "team_sums.clh"
@@ -184,11 +189,28 @@ __attribute__((always_inline)) void shrink(__local float* local_s, __global floa
 }
 #endif
 
+#ifdef ROW_GROUPS
+// sums [TEAM_ROWS][ROWS]: [i][row] += this lane's ranks of scale s u for columns n + i, of one row.
+__attribute__((always_inline)) void add_adapter(float* sums, uint row, __global const float* s,
+                                                __global const float* u, uint N, uint R,
+                                                float scale, uint n, uint lane, uint lanes) {
+  for (uint i = 0; i < TEAM_ROWS; ++i) {
+    float sum = 0.0f;
+    for (uint r = lane; r < R; r += lanes) {
+      sum = fma(s[r], scale * u[(size_t)r * N + min(n + i, N - 1)], sum);
+    }
+    // Constant indices keep the sums in registers.
+#pragma unroll
+    for (uint m = 0; m < ROWS; ++m) sums[i * ROWS + m] += m == row ? sum : 0.0f;
+  }
+}
+#endif
+
 __attribute__((always_inline)) void skinny_gemm(
     __global Y* y, __global const X* x, __global const uchar* w, __global const Y* addend,
     __global const float* bias, __global float* s, __global const float* u,
-    __global const float* a, GemmProblem problem, uint lanes, __local float* local_s,
-    __local float* scratch) {
+    __global const float* a, COLUMN_SCALE_PARAMETER ROW_GROUPS_PARAMETER GemmProblem problem,
+    uint lanes, __local float* local_s, __local float* scratch) {
   const uint M = problem.M, N = problem.N, K = problem.K, R = problem.R;
   const uint team = get_local_id(0) / lanes, lane = get_local_id(0) & (lanes - 1);  // a power of 2
   const uint batch_rows = GROUP / lanes * TEAM_ROWS;
@@ -219,6 +241,14 @@ __attribute__((always_inline)) void skinny_gemm(
     add_products(sums, first, rows, x, M, K, lane, lanes);
 #pragma unroll
     for (uint o = 0; o < OUTPUTS; ++o) sums[o] *= problem.alpha;
+#ifdef ROW_GROUPS
+    for (uint m = 0; m < ROWS; ++m) {
+      const uint adapter = row_adapter(row_groups, min(m, M - 1));
+      if (adapter == NO_ADAPTER) continue;
+      add_adapter(sums, m, s + min(m, M - 1) * R, u + (size_t)adapter * R * N, N, R, problem.scale,
+                  n, lane, lanes);
+    }
+#else
     for (uint r = lane; r < R; r += lanes) {
 #pragma unroll
       for (uint o = 0; o < OUTPUTS; ++o) {
@@ -227,7 +257,11 @@ __attribute__((always_inline)) void skinny_gemm(
         sums[o] = fma(S_VALUES[at], factor, sums[o]);
       }
     }
-    const float sum = team_sums(sums, OUTPUTS, lanes, scratch);
+#endif
+    float sum = team_sums(sums, OUTPUTS, lanes, scratch);
+#ifdef COLUMN_SCALE
+    sum *= column_scale[min(column, N - 1)];
+#endif
     if (stores) STORE_ONE(Y_TYPE, y, result, sum + offset);
   }
 }
@@ -235,18 +269,26 @@ __attribute__((always_inline)) void skinny_gemm(
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void gemm_skinny(
     __global Y* y, __global const X* x, __global const uchar* w, __global const Y* addend,
     __global const float* bias, __global float* s, __global const float* u,
-    __global const float* a, GemmProblem problem, uint lanes, __local float* local_s) {
+    __global const float* a, COLUMN_SCALE_PARAMETER ROW_GROUPS_PARAMETER GemmProblem problem,
+    uint lanes, __local float* local_s) {
   __local float scratch[TEAM_SCRATCH(OUTPUTS)];
-  skinny_gemm(y, x, w, addend, bias, s, u, a, problem, lanes, local_s, scratch);
+  skinny_gemm(y, x, w, addend, bias, s, u, a, COLUMN_SCALE_ARGUMENT ROW_GROUPS_ARGUMENT problem,
+              lanes, local_s, scratch);
 }
 
-// The same with the tensors' addresses in memory, in the order of the arguments above, which lowers
-// the overhead of a launch.
+// The same with the tensors' addresses in memory, in the order of the arguments above with all
+// options, which lowers the overhead of a launch.
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void gemm_skinny_at(
     __global const ulong* at, GemmProblem problem, uint lanes, __local float* local_s) {
   __local float scratch[TEAM_SCRATCH(OUTPUTS)];
+#ifdef COLUMN_SCALE
+  __global const float* column_scale = (__global const float*)at[8];
+#endif
+#ifdef ROW_GROUPS
+  __global const uint* row_groups = (__global const uint*)at[9];
+#endif
   skinny_gemm((__global Y*)at[0], (__global const X*)at[1], (__global const uchar*)at[2],
               (__global const Y*)at[3], (__global const float*)at[4], (__global float*)at[5],
-              (__global const float*)at[6], (__global const float*)at[7], problem, lanes, local_s,
-              scratch);
+              (__global const float*)at[6], (__global const float*)at[7],
+              COLUMN_SCALE_ARGUMENT ROW_GROUPS_ARGUMENT problem, lanes, local_s, scratch);
 }

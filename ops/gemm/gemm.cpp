@@ -7,6 +7,7 @@
 #include "ops/activations.hpp"
 #include "ops/gemm/gemm_dispatch.hpp"
 #include "ops/gemm/gemm_parts.hpp"
+#include "ops/gemm/grouped_shrink.hpp"
 #include "ops/tensor_overlap.hpp"
 #include "runtime/fail.hpp"
 
@@ -16,7 +17,7 @@ namespace {
 void record_product(Batch& batch, GemmProduct p);
 
 bool has_f16(const GemmProduct& p) { return p.x.type() == DType::f16 || p.y.type() == DType::f16; }
-bool has_f16_s(const GemmProduct& p) { return p.rank() > 0 && p.low_rank.s.type() == DType::f16; }
+bool has_f16_s(const GemmProduct& p) { return p.rank() > 0 && p.low_rank().s.type() == DType::f16; }
 
 // The kernels for CPUs support only f32, those for matrix units also bf16; the portable ones
 // support all types.
@@ -29,7 +30,7 @@ bool needs_f32(const Context& context, const GemmProduct& p) {
 void record_product_upcast(Batch& batch, GemmProduct p) {
   const Tensor y = std::exchange(p.y, f32_result(batch, p.y));
   p.x = record_upcast(batch, p.x);
-  if (!p.addend.empty()) p.addend = record_upcast(batch, p.addend);
+  if (!p.epilogue.residual.empty()) p.epilogue.residual = record_upcast(batch, p.epilogue.residual);
   record_product(batch, p);
   record_result(batch, y, p.y);
 }
@@ -37,31 +38,28 @@ void record_product_upcast(Batch& batch, GemmProduct p) {
 // For kernels that support only an f32 s.
 void record_with_f32_s(Batch& batch, GemmProduct p) {
   if (!p.has_shrink()) {
-    p.low_rank.s = record_upcast(batch, p.low_rank.s);
+    p.epilogue.low_rank.s = record_upcast(batch, p.epilogue.low_rank.s);
     return record_product(batch, p);
   }
-  const Tensor s = std::exchange(p.low_rank.s, f32_result(batch, p.low_rank.s));
+  const Tensor s = std::exchange(p.epilogue.low_rank.s, f32_result(batch, p.epilogue.low_rank.s));
   record_product(batch, p);
-  record_result(batch, s, p.low_rank.s);
+  record_result(batch, s, p.epilogue.low_rank.s);
 }
 
 void record_product(Batch& batch, GemmProduct p) {
   Context& context = batch.context();
   if (needs_f32(context, p)) return record_product_upcast(batch, p);
   const GemmImplementation& chosen = choose_gemm(context, p);
-  const DType s_type = p.rank() == 0 ? DType::f32 : p.low_rank.s.type();
+  const DType s_type = p.rank() == 0 ? DType::f32 : p.low_rank().s.type();
   const bool takes_s = s_type == DType::f32 || (s_type == DType::bf16 && chosen.takes_bf16_s);
   if (!takes_s) return record_with_f32_s(batch, p);
   if (p.has_shrink() && !chosen.fuses_shrink(context, p)) {
-    const bool has_copy = chosen.reads_bf16_adapter && !p.low_rank.a_bf16.empty();
-    const Tensor a = std::exchange(p.low_rank.a, {});
-    record_product(batch, {.y = p.low_rank.s,
+    const bool has_copy = chosen.reads_bf16_adapter && !p.epilogue.low_rank.a_bf16.empty();
+    const Tensor a = std::exchange(p.epilogue.low_rank.a, {});
+    record_product(batch, {.y = p.low_rank().s,
                            .x = p.x,
-                           .w = has_copy ? p.low_rank.a_bf16 : a,
-                           .addend = {},
-                           .bias = {},
-                           .low_rank = {},
-                           .alpha = p.low_rank.a_scale});
+                           .w = has_copy ? p.low_rank().a_bf16 : a,
+                           .epilogue = {.scale = p.low_rank().a_scale}});
   }
   chosen.record(batch, p);
 }
@@ -103,15 +101,24 @@ void require_low_rank(std::string_view op, const LowRankTerm& term, const Tensor
   }
   require_rows(op, "low_rank.s", term.s);
   const std::int64_t rank = term.s.shape()[1];
+  // [rank, columns], or a stack of as many as u has.
+  const auto of_adapters = [&](std::int64_t columns) {
+    if (term.row_groups.empty()) return Shape{rank, columns};
+    const bool is_stack = !term.u.empty() && term.u.shape().rank() == 3;
+    return Shape{is_stack ? term.u.shape()[0] : 1, rank, columns};
+  };
   const auto require_bf16 = [&](std::string_view name, const Tensor& t, const Tensor& of) {
     if (!t.empty()) require_tensor(op, name, t, of.shape(), DType::bf16);
   };
   require_any_activation(op, "low_rank.s", term.s, {y.shape()[0], rank});
-  require_tensor(op, "low_rank.u", term.u, {rank, y.shape()[1]});
+  require_tensor(op, "low_rank.u", term.u, of_adapters(y.shape()[1]));
+  if (!term.row_groups.empty()) {
+    require_tensor(op, "low_rank.row_groups", term.row_groups, {y.shape()[0], 2}, DType::u32);
+  }
   require_bf16("low_rank.u_bf16", term.u_bf16, term.u);
   require(!overlap(y, term.s), "{}: the output must not alias low_rank.s", op);
   if (term.a.empty()) return;
-  require_tensor(op, "low_rank.a", term.a, {rank, x.shape()[1]});
+  require_tensor(op, "low_rank.a", term.a, of_adapters(x.shape()[1]));
   require_bf16("low_rank.a_bf16", term.a_bf16, term.a);
   require(!overlap(term.s, x), "{}: low_rank.s must not alias the input where it is computed", op);
 }
@@ -120,24 +127,27 @@ void require_low_rank(std::string_view op, const LowRankTerm& term, const Tensor
 Tensor tensor_of(const Weight& w) { return w.is_split() ? Tensor() : w.whole(); }
 
 GemmProduct product_of(const Tensor& y, const Tensor& x, const Weight& w,
-                       const GemmExtras& extras) {
+                       const Epilogue& epilogue) {
   require_weight("gemm", "w", w);
   require_rows("gemm", "x", x);
   require_any_activation("gemm", "x", x, {x.shape()[0], w.shape()[1]});
   require_any_activation("gemm", "y", y, {x.shape()[0], w.shape()[0]});
-  if (!extras.bias.empty()) require_tensor("gemm", "bias", extras.bias, {w.shape()[0]});
-  if (!extras.residual.empty()) {
-    require_tensor("gemm", "residual", extras.residual, y.shape(), y.type());
-  }
-  require_low_rank("gemm", extras.low_rank, y, x);
+  const auto& [bias, residual, low_rank, scale, column_scale] = epilogue;
+  const Shape columns{w.shape()[0]};
+  if (!bias.empty()) require_tensor("gemm", "bias", bias, columns);
+  if (!residual.empty()) require_tensor("gemm", "residual", residual, y.shape(), y.type());
+  if (!column_scale.empty()) require_tensor("gemm", "column_scale", column_scale, columns);
+  require_low_rank("gemm", low_rank, y, x);
   require(!overlap(y, x), "gemm: y must not alias x");
-  return {.y = y,
-          .x = x,
-          .w = tensor_of(w),
-          .addend = extras.residual,
-          .bias = extras.bias,
-          .low_rank = extras.low_rank,
-          .alpha = extras.scale};
+  return {.y = y, .x = x, .w = tensor_of(w), .epilogue = epilogue};
+}
+
+// No implementation fuses the shrink of row groups: it is recorded here, and the product reads s.
+GemmProduct with_shrunk_groups(Batch& batch, GemmProduct p) {
+  if (!p.has_shrink() || !p.has_row_groups()) return p;
+  record_grouped_shrink(batch, p.low_rank(), p.x);
+  p.epilogue.low_rank.a = {};
+  return p;
 }
 
 GemmProduct backward_product_of(const Tensor& dx, const GemmTerm& term, Accumulate accumulate) {
@@ -146,29 +156,30 @@ GemmProduct backward_product_of(const Tensor& dx, const GemmTerm& term, Accumula
   require_rows("gemm backward", "dy", dy);
   require_any_activation("gemm backward", "dy", dy, {dy.shape()[0], w.shape()[0]});
   require_any_activation("gemm backward", "dx", dx, {dy.shape()[0], w.shape()[1]});
+  require(low_rank.row_groups.empty(),
+          "gemm backward: row_groups are for forward products; record one backward per adapter");
   require_low_rank("gemm backward", low_rank, dx, dy);
   require(!overlap(dx, dy), "gemm backward: dx must not alias dy");
-  return {.y = dx,
-          .x = dy,
-          .w = tensor_of(w),
-          .addend = accumulate == Accumulate::yes ? dx : Tensor(),
-          .bias = {},
-          .low_rank = low_rank,
-          .backward = true};
+  return {
+      .y = dx,
+      .x = dy,
+      .w = tensor_of(w),
+      .epilogue = {.residual = accumulate == Accumulate::yes ? dx : Tensor(), .low_rank = low_rank},
+      .backward = true};
 }
 
 }  // namespace
 
 void record_gemm(Batch& batch, const Tensor& y, const Tensor& x, const Weight& w,
-                 const GemmExtras& extras) {
-  record_weight_product(batch, product_of(y, x, w, extras), w);
+                 const Epilogue& epilogue) {
+  record_weight_product(batch, with_shrunk_groups(batch, product_of(y, x, w, epilogue)), w);
 }
 
 void record_gemms(Batch& batch, const Tensor& x, std::span<const GemmOutput> outputs) {
   std::vector<GemmProduct> problems;
   std::vector<Weight> weights;
-  for (const auto& [y, w, extras] : outputs) {
-    problems.push_back(product_of(y, x, w, extras));
+  for (const auto& [y, w, epilogue] : outputs) {
+    problems.push_back(with_shrunk_groups(batch, product_of(y, x, w, epilogue)));
     weights.push_back(w);
   }
   record_products(batch, problems, weights);

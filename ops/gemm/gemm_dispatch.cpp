@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "clora/ops/quant/quant.hpp"
 #include "clora/runtime/error.hpp"
@@ -22,12 +23,22 @@ namespace {
 // Relative to the largest output: x is rounded to 16 bits per block.
 constexpr double kInt8Tolerance = 1e-3;
 
-GemmExtras test_extras(SelfTest& test, std::int64_t rows, std::int64_t columns,
-                       float scale = 0.5F) {
+Epilogue test_extras(SelfTest& test, std::int64_t rows, std::int64_t columns, float scale = 0.5F) {
   return {.bias = test.input({columns}),
           .residual = test.input({rows, columns}),
           .low_rank = {test.input({rows, 3}), test.input({3, columns}), 0.5F},
           .scale = scale};
+}
+
+// Scaled columns, and rows of two adapters and of none. Kernels decide at run time whether a
+// product has them, so they are in the tests of all products.
+Epilogue test_adapters(SelfTest& test, std::int64_t rows, std::int64_t columns) {
+  const std::array groups{RowGroup{0, 2, 1}, RowGroup{3, rows, 0}};
+  return {.low_rank = {.s = test.input({rows, 3}),
+                       .u = test.input({2, 3, columns}),
+                       .scale = 0.5F,
+                       .row_groups = test.input({rows, 2}, row_group_table(rows, groups))},
+          .column_scale = test.input({columns})};
 }
 
 // Several tiles in each dimension, the last ones partial. s is an input or, if these tiles can fuse
@@ -39,6 +50,8 @@ void test_tiles(SelfTest& test, const Tensor& like, bool fuses_shrink) {
   const Tensor w = test.weights({columns, 256}, like.type(), like.layout());
   record_gemm(test.batch(), test.output({kRows, columns}), test.input({kRows, 256}), w,
               test_extras(test, kRows, columns));
+  record_gemm(test.batch(), test.output({kRows, columns}), test.input({kRows, 256}), w,
+              test_adapters(test, kRows, columns));
   record_gemm_backward(test.batch(), test.output({kRows, 256}), test.input({kRows, columns}), w,
                        Accumulate::no);
   if (!fuses_shrink) return;
@@ -60,6 +73,8 @@ void test_packed(SelfTest& test, const Tensor& like) {
     record_gemm(test.batch(), test.output({rows, kColumns}), test.input({rows, 256}), w,
                 {.residual = test.input({rows, kColumns})});
     record_gemm(test.batch(), test.output({rows, kColumns}), test.input({rows, 256}), w,
+                test_adapters(test, rows, kColumns));
+    record_gemm(test.batch(), test.output({rows, kColumns}), test.input({rows, 256}), w,
                 {.low_rank = {test.output({rows, 7}), test.input({7, kColumns}), 0.5F,
                               test.input({7, 256}), 0.5F}});
   }
@@ -70,9 +85,11 @@ void test_skinny(SelfTest& test, const Tensor& like) {
   const std::int64_t columns =
       2 * kPackedRows + (like.layout() == Layout::packed ? kPackedRows : 5);
   constexpr std::int64_t kRows = 5;
-  record_gemm(test.batch(), test.output({kRows, columns}), test.input({kRows, 256}),
-              test.weights({columns, 256}, like.type(), like.layout()),
-              test_extras(test, kRows, columns));
+  const Tensor w = test.weights({columns, 256}, like.type(), like.layout());
+  for (const Epilogue& epilogue :
+       {test_extras(test, kRows, columns), test_adapters(test, kRows, columns)}) {
+    record_gemm(test.batch(), test.output({kRows, columns}), test.input({kRows, 256}), w, epilogue);
+  }
 }
 
 bool tiles_passed(Context& context, const Tensor& w, bool bf16) {
@@ -124,7 +141,7 @@ bool has_packed_floats(const Tensor& w) {
 
 // The product as the wgmma kernel is launched for it: the shrink may be faster as its own launch.
 GemmProduct as_wgmma_takes_it(const Context& context, GemmProduct p) {
-  if (p.has_shrink() && !gemm_wgmma_fuses_shrink(context, p)) p.low_rank.a = {};
+  if (p.has_shrink() && !gemm_wgmma_fuses_shrink(context, p)) p.epilogue.low_rank.a = {};
   return p;
 }
 
@@ -135,6 +152,12 @@ bool never_fuses(const Context&, const GemmProduct&) { return false; }
 
 const char* many_rows_refusal(const Context& context, const GemmProduct& p) {
   return is_skinny_product(context, p) ? kForManyRows : nullptr;
+}
+// Its epilogue has neither: the implementation of other matrix units takes these products.
+const char* wgmma_refusal(const Context& context, const GemmProduct& p) {
+  if (!p.epilogue.column_scale.empty()) return "it does not scale columns";
+  if (p.has_row_groups()) return "its rows have one adapter";
+  return many_rows_refusal(context, p);
 }
 const char* few_rows_refusal(const Context& context, const GemmProduct& p) {
   return is_skinny_product(context, p) ? nullptr : kForFewRows;
@@ -205,7 +228,7 @@ const char* packed_refusal(const Context& context, const GemmProduct& p) {
   if (!has_packed_floats(p.w) || (p.w.type() == DType::bf16) != bf16) {
     return "it reads packed weights of the type that is multiplied";
   }
-  if (p.alpha != 1 && context.capabilities().amx) return "matrix tiles do not scale";
+  if (p.epilogue.scale != 1 && context.capabilities().amx) return "matrix tiles do not scale";
   const bool fits = gemm_packed_tiles(context.device(), context.variant(), bf16).has_value();
   return fits ? nullptr : "its tiles exceed the local memory";
 }
@@ -214,7 +237,7 @@ bool packed_cpu_passed(Context& context, const GemmProduct& p) {
 }
 
 constexpr GemmImplementation kImplementations[] = {
-    {"wgmma", kGemmWgmma, needs_wgmma, many_rows_refusal, wgmma_passed, gemm_wgmma_fuses_shrink,
+    {"wgmma", kGemmWgmma, needs_wgmma, wgmma_refusal, wgmma_passed, gemm_wgmma_fuses_shrink,
      record_wgmma, true, true, wgmma_can_group, record_gemm_wgmma},
     {"matrix", kGemmMatrix, needs_matrix_unit, many_rows_refusal, matrix_passed,
      matrix_computes_shrink, record_matrix, true, true, matrix_can_group, record_gemm_matrix},

@@ -113,10 +113,10 @@ std::array<MappedMatrix, kProblemMaps> operands_of(Batch& batch, const GemmProdu
   const MappedMatrix x{rows, kTileRows};
   const std::uint32_t w_rows = p.backward ? kBoxRows : tiles.columns;
   std::array<MappedMatrix, kProblemMaps> of{
-      x, {record_bf16_rows(batch, p.w, p.alpha), w_rows}, x, x, x};
+      x, {record_bf16_rows(batch, p.w, p.epilogue.scale), w_rows}, x, x, x};
   if (tiles.staged > 0) of[4] = {record_bf16_rows(batch, p.y), kBoxRows};
   if (p.rank() == 0) return of;
-  const LowRankTerm& term = p.low_rank;
+  const LowRankTerm& term = p.epilogue.low_rank;
   of[2] = p.has_shrink() ? MappedMatrix{bf16_rows_of(batch, term.a, term.a_bf16), tiles.shrink}
                          : MappedMatrix{record_bf16_rows(batch, term.s, term.scale), kTileRows};
   of[3] = {bf16_rows_of(batch, term.u, term.u_bf16), rank_steps(p) * kStepRanks};
@@ -145,10 +145,10 @@ Defines defines_of(Problems problems, const WgmmaTiles& tiles) {
   if (tiles.slices > 1) defines.set("SPLIT_K");
   if (p.backward) defines.set("TRANSPOSED");
   if (p.y.type() == DType::bf16) defines.set("Y_BF16");
-  if (p.has_shrink() && p.low_rank.s.type() == DType::bf16) defines.set("SAVED_BF16");
+  if (p.has_shrink() && p.epilogue.low_rank.s.type() == DType::bf16) defines.set("SAVED_BF16");
   if (is_aligned(p)) defines.set("ALIGNED");
-  if (!p.addend.empty()) defines.set("ADDEND");
-  if (!p.bias.empty()) defines.set("BIAS");
+  if (!p.epilogue.residual.empty()) defines.set("ADDEND");
+  if (!p.epilogue.bias.empty()) defines.set("BIAS");
   return defines;
 }
 
@@ -162,11 +162,11 @@ Tensor parts_of(Batch& batch, const WgmmaTiles& tiles) {
 // The table in the order that the kernel expects.
 TensorTable table_of(Batch& batch, Problems problems, const WgmmaTiles& tiles) {
   TensorTable table{.matrices = operands_of(batch, problems, tiles),
-                    .tensors = {problems.front().addend, parts_of(batch, tiles)},
+                    .tensors = {problems.front().epilogue.residual, parts_of(batch, tiles)},
                     .counters = tiles.slices > 1 ? kCountersOfTile * tiles.count : 0};
   for (const GemmProduct& p : problems) {
     table.tensors.insert(table.tensors.end(),
-                         {p.y, p.bias, p.has_shrink() ? p.low_rank.s : Tensor()});
+                         {p.y, p.epilogue.bias, p.has_shrink() ? p.epilogue.low_rank.s : Tensor()});
   }
   return table;
 }
@@ -185,8 +185,9 @@ std::vector<Argument> arguments_of(Problems problems, const Tensor& table,
   };
   each([](const GemmProduct& problem) { return problem.columns(); });
   each([](const GemmProduct& problem) { return problem.k(); });
-  list.insert(list.end(), {u32(p.rank()), kGroupM, p.low_rank.a_scale, p.low_rank.scale,
-                           u32(p.split_rows > 0 ? p.split_rows : p.rows()), tiles.slices});
+  list.insert(list.end(),
+              {u32(p.rank()), kGroupM, p.epilogue.low_rank.a_scale, p.epilogue.low_rank.scale,
+               u32(p.split_rows > 0 ? p.split_rows : p.rows()), tiles.slices});
   return list;
 }
 

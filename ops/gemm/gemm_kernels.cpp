@@ -89,6 +89,8 @@ Tensor copies_of_s(Batch& batch, const GemmProduct& p, std::uint32_t column_grou
   return batch.temporary({column_groups - 1, p.rows(), p.rank()}, DType::f32, "s copies");
 }
 
+constexpr std::size_t kA = 7;  // the place of a in gemm_tensors()
+
 struct SkinnyKernel {
   std::string_view file;
   std::string_view function;
@@ -120,13 +122,15 @@ GemmProblem GemmProduct::problem() const {
           .N = u32(columns()),
           .K = u32(k()),
           .R = u32(rank()),
-          .alpha = alpha,
-          .scale = low_rank.scale,
+          .alpha = epilogue.scale,
+          .scale = low_rank().scale,
           .backward = backward,
-          .has_addend = !addend.empty(),
-          .has_bias = !bias.empty(),
+          .has_addend = !epilogue.residual.empty(),
+          .has_bias = !epilogue.bias.empty(),
           .fuse_shrink = has_shrink(),
-          .a_scale = low_rank.a_scale};
+          .a_scale = low_rank().a_scale,
+          .has_column_scale = !epilogue.column_scale.empty(),
+          .has_row_groups = has_row_groups()};
 }
 
 Cost GemmProduct::cost() const {
@@ -134,28 +138,46 @@ Cost GemmProduct::cost() const {
   Cost cost = gemm_cost(rows(), w);
   cost.flops += 2.0 * static_cast<double>(rows() * rank() * widths);
   cost.bytes = static_cast<double>(x.bytes() + y.bytes() + w.bytes());
-  if (!addend.empty()) cost.bytes += static_cast<double>(addend.bytes());
+  if (!epilogue.residual.empty()) cost.bytes += static_cast<double>(epilogue.residual.bytes());
   return cost;
 }
 
-std::array<Tensor, 8> gemm_tensors(const GemmProduct& p) {
+std::array<Tensor, 10> gemm_tensors(const GemmProduct& p) {
   return {p.y,
           p.x,
           p.w,
-          or_else(p.addend, p.x),
-          or_else(p.bias, p.x),
-          or_else(p.low_rank.s, p.x),
-          or_else(p.low_rank.u, p.x),
-          or_else(p.low_rank.a, p.x)};
+          or_else(p.epilogue.residual, p.x),
+          or_else(p.epilogue.bias, p.x),
+          or_else(p.epilogue.low_rank.s, p.x),
+          or_else(p.epilogue.low_rank.u, p.x),
+          or_else(p.epilogue.low_rank.a, p.x),
+          or_else(p.epilogue.column_scale, p.x),
+          or_else(p.epilogue.low_rank.row_groups, p.x)};
 }
 
 std::vector<Argument> gemm_arguments(const GemmProduct& p, GemmShrink shrink,
                                      std::initializer_list<Argument> more) {
   const auto tensors = gemm_tensors(p);
-  std::vector<Argument> arguments(tensors.begin(),
-                                  tensors.end() - (shrink == GemmShrink::never_fused ? 1 : 0));
+  std::vector<Argument> arguments(tensors.begin(), tensors.end());
+  if (shrink == GemmShrink::never_fused) arguments.erase(arguments.begin() + kA);
   arguments.insert(arguments.end(), more);
   return arguments;
+}
+
+std::vector<Argument> gemm_arguments_of_options(const GemmProduct& p, GemmShrink shrink,
+                                                std::initializer_list<Argument> more) {
+  std::vector<Argument> arguments = gemm_arguments(p, shrink, {});
+  if (!p.has_row_groups()) arguments.pop_back();
+  if (p.epilogue.column_scale.empty()) {
+    arguments.erase(arguments.end() - (p.has_row_groups() ? 2 : 1));
+  }
+  arguments.insert(arguments.end(), more);
+  return arguments;
+}
+
+void define_epilogue(Defines& defines, const GemmProduct& p) {
+  if (!p.epilogue.column_scale.empty()) defines.set("COLUMN_SCALE");
+  if (p.has_row_groups()) defines.set("ROW_GROUPS");
 }
 
 std::size_t int8_row_bytes(const GemmProduct& p) { return u32(p.k()) * std::size_t{9} / 4; }

@@ -11,16 +11,13 @@
 
 namespace clora {
 
-// y [M, C] from x [M, J], in either direction: forward w is [C, J], backward [J, C]. x is f32 or
-// bf16; y and addend have the same type, f32 or bf16.
+// y [M, C] from x [M, J], in either direction: forward w is [C, J], backward [J, C]. Backward, the
+// epilogue's residual is y itself or empty, and there are no bias, column_scale and row groups.
 struct GemmProduct {
   Tensor y;
   Tensor x;
   Tensor w;
-  Tensor addend;  // added to the product (the residual), or empty
-  Tensor bias;
-  LowRankTerm low_rank;
-  float alpha = 1;
+  Epilogue epilogue;
   bool backward = false;
   // Backward with gemm_wgmma.cl only: block i of split_rows rows is multiplied with the rows of w
   // from i * k() on; a multiple of 128. 0: no split.
@@ -29,8 +26,10 @@ struct GemmProduct {
   std::int64_t rows() const { return y.shape()[0]; }
   std::int64_t columns() const { return y.shape()[1]; }
   std::int64_t k() const { return x.shape()[1]; }
-  std::int64_t rank() const { return low_rank.s.empty() ? 0 : low_rank.s.shape()[1]; }
-  bool has_shrink() const { return !low_rank.a.empty(); }
+  const LowRankTerm& low_rank() const { return epilogue.low_rank; }
+  std::int64_t rank() const { return low_rank().s.empty() ? 0 : low_rank().s.shape()[1]; }
+  bool has_shrink() const { return !low_rank().a.empty(); }
+  bool has_row_groups() const { return !low_rank().row_groups.empty(); }
   bool is_f32() const { return x.type() == DType::f32 && y.type() == DType::f32; }
   GemmSize size() const;
   GemmProblem problem() const;  // for the kernels
@@ -42,13 +41,19 @@ inline const Tensor& or_else(const Tensor& tensor, const Tensor& stand_in) {
   return tensor.empty() ? stand_in : tensor;
 }
 
-// y, x, w, addend, bias, s, u and a, the order of the kernels' arguments. x stands in for tensors
-// that are absent.
-std::array<Tensor, 8> gemm_tensors(const GemmProduct& p);
+// y, x, w, addend, bias, s, u, a, column_scale and row_groups, the order of the kernels' arguments.
+// x stands in for tensors that are absent.
+std::array<Tensor, 10> gemm_tensors(const GemmProduct& p);
 // These tensors, a only for kernels that may fuse the shrink, and then `more`.
 enum class GemmShrink { never_fused, may_be_fused };
 std::vector<Argument> gemm_arguments(const GemmProduct& p, GemmShrink shrink,
                                      std::initializer_list<Argument> more);
+// The same for kernels with the options of define_epilogue(): they have no column_scale and
+// row_groups where these are absent.
+std::vector<Argument> gemm_arguments_of_options(const GemmProduct& p, GemmShrink shrink,
+                                                std::initializer_list<Argument> more);
+// COLUMN_SCALE and ROW_GROUPS (cl/gemm/gemm_epilogue.clh).
+void define_epilogue(Defines& defines, const GemmProduct& p);
 
 // Files of the kernels for certain products or variants.
 inline constexpr std::string_view kGemmSkinnyPortable = "gemm_skinny.cl";

@@ -63,13 +63,19 @@ Bf16Rows bf16_rows_of(Batch& batch, const Tensor& t, const Tensor& given) {
   return record_bf16_rows(batch, given.empty() ? t : given);
 }
 
+// A stack of matrices as one matrix of all their rows; other tensors as they are.
+Tensor as_rows(const Tensor& t) {
+  if (t.empty() || t.shape().rank() < 3) return t;
+  return t.reshape({t.shape()[0] * t.shape()[1], t.shape()[2]});
+}
+
 Operands operands_of(Batch& batch, const GemmProduct& p, const Bf16Rows& x) {
   Operands of{x, record_bf16_rows(batch, p.w), x, x};
   if (p.rank() == 0) return of;
-  const LowRankTerm& term = p.low_rank;
+  const LowRankTerm& term = p.epilogue.low_rank;
   of.s =
       p.has_shrink() ? bf16_rows_of(batch, term.a, term.a_bf16) : record_bf16_rows(batch, term.s);
-  of.u = bf16_rows_of(batch, term.u, term.u_bf16);
+  of.u = bf16_rows_of(batch, as_rows(term.u), as_rows(term.u_bf16));
   return of;
 }
 
@@ -96,10 +102,11 @@ Defines defines_of(MatrixUnitChoice unit, Problems problems, const GemmMatrixTil
   if (tiles.slices > 1) defines.set("SPLIT_K");
   if (p.backward) defines.set("TRANSPOSED");
   if (p.y.type() == DType::bf16) defines.set("Y_BF16");
-  if (p.has_shrink() && p.low_rank.s.type() == DType::bf16) defines.set("SAVED_BF16");
+  if (p.has_shrink() && p.epilogue.low_rank.s.type() == DType::bf16) defines.set("SAVED_BF16");
   if (p.columns() % kAlignedColumns == 0) defines.set("ALIGNED");
-  if (!p.addend.empty()) defines.set("ADDEND");
-  if (!p.bias.empty()) defines.set("BIAS");
+  if (!p.epilogue.residual.empty()) defines.set("ADDEND");
+  if (!p.epilogue.bias.empty()) defines.set("BIAS");
+  define_epilogue(defines, p);
   return defines;
 }
 
@@ -118,15 +125,15 @@ GemmMatrixProblem problem_of(Problems problems, std::span<const Operands> operan
       .split_rows = u32(first.split_rows > 0 ? first.split_rows : first.rows()),
       .group_m = kGroupM,
       .slices = tiles.slices,
-      .shrink_scale = first.low_rank.a_scale,
-      .term_scale = first.low_rank.scale,
-      .scale = first.rank() == 0 ? first.alpha : 1,
-      .rank_scale = first.alpha};
+      .shrink_scale = first.epilogue.low_rank.a_scale,
+      .term_scale = first.epilogue.low_rank.scale,
+      .scale = first.rank() == 0 ? first.epilogue.scale : 1,
+      .rank_scale = first.epilogue.scale};
   const bool takes_s = first.rank() > 0 && !first.has_shrink();
-  if (takes_s && first.low_rank.scale == 0) problem.R = 0;
-  if (takes_s && first.low_rank.scale != 0) {
-    problem.scale = first.low_rank.scale;
-    problem.rank_scale = first.alpha / problem.scale;
+  if (takes_s && first.epilogue.low_rank.scale == 0) problem.R = 0;
+  if (takes_s && first.epilogue.low_rank.scale != 0) {
+    problem.scale = first.epilogue.low_rank.scale;
+    problem.rank_scale = first.epilogue.scale / problem.scale;
   }
   for (std::size_t i = 0; i < problems.size(); ++i) {
     const auto& [x, w, s, u] = operands[i];
@@ -159,10 +166,16 @@ std::vector<Argument> arguments_of(Problems problems, std::span<const Operands> 
   each([](const GemmProduct&, const Operands& of) { return of.s.data; });
   each([](const GemmProduct&, const Operands& of) { return of.u.data; });
   each([&](const GemmProduct& p, const Operands& of) {
-    return or_x(p.has_shrink() ? p.low_rank.s : Tensor(), of);
+    return or_x(p.has_shrink() ? p.epilogue.low_rank.s : Tensor(), of);
   });
-  each([&](const GemmProduct& p, const Operands& of) { return or_x(p.bias, of); });
-  list.emplace_back(or_x(problems.front().addend, operands.front()));
+  each([&](const GemmProduct& p, const Operands& of) { return or_x(p.epilogue.bias, of); });
+  if (!problems.front().epilogue.column_scale.empty()) {
+    each([](const GemmProduct& p, const Operands&) { return p.epilogue.column_scale; });
+  }
+  if (problems.front().has_row_groups()) {
+    list.emplace_back(problems.front().low_rank().row_groups);
+  }
+  list.emplace_back(or_x(problems.front().epilogue.residual, operands.front()));
   list.emplace_back(by_value(problem_of(problems, operands, tiles)));
   return list;
 }
@@ -176,8 +189,11 @@ void record_sum_of_slices(Batch& batch, const GemmProduct& p, const Tensor& part
       p.backward ? "gemm/backward" : "gemm/forward"};
   const std::size_t group = reduction_group(batch.context().device());
   launch.grid = groups_of(group, divide_up(static_cast<std::size_t>(p.y.elements()), group));
-  batch.launch(std::move(launch), p.y, parts, or_else(p.addend, p.y), or_else(p.bias, parts),
-               u32(p.rows()), u32(p.columns()), u32(parts.shape()[0]));
+  std::vector<Argument> arguments{p.y, parts, or_else(p.epilogue.residual, p.y),
+                                  or_else(p.epilogue.bias, parts)};
+  if (!p.epilogue.column_scale.empty()) arguments.emplace_back(p.epilogue.column_scale);
+  arguments.insert(arguments.end(), {u32(p.rows()), u32(p.columns()), u32(parts.shape()[0])});
+  batch.record(std::move(launch), std::move(arguments));
 }
 
 void record_in_tiles(Batch& batch, Problems problems, MatrixUnitChoice unit,
@@ -211,20 +227,17 @@ GemmMatrixLaunch launch_of(const GemmMatrixDevice& device, std::vector<GemmProdu
 std::vector<GemmProduct> shrinks_of(Problems problems) {
   std::vector<GemmProduct> shrinks;
   for (const GemmProduct& p : problems) {
-    const LowRankTerm& term = p.low_rank;
+    const LowRankTerm& term = p.epilogue.low_rank;
     shrinks.push_back({.y = term.s,
                        .x = p.x,
                        .w = term.a_bf16.empty() ? term.a : term.a_bf16,
-                       .addend = {},
-                       .bias = {},
-                       .low_rank = {},
-                       .alpha = term.a_scale});
+                       .epilogue = {.scale = term.a_scale}});
   }
   return shrinks;
 }
 std::vector<GemmProduct> without_shrinks(Problems problems) {
   std::vector<GemmProduct> all(problems.begin(), problems.end());
-  for (GemmProduct& p : all) p.low_rank.a = {};
+  for (GemmProduct& p : all) p.epilogue.low_rank.a = {};
   return all;
 }
 

@@ -36,17 +36,26 @@ Tensor columns_of(Batch& batch, const Tensor& x, const ColumnRange& range) {
   return columns;
 }
 
+// The same of a stack of matrices, or of one.
+Tensor columns_of_stack(Batch& batch, const Tensor& x, const ColumnRange& range) {
+  if (x.empty() || x.shape().rank() == 2) return columns_of(batch, x, range);
+  const std::int64_t matrices = x.shape()[0], rows = x.shape()[1];
+  const Tensor all = columns_of(batch, x.reshape({matrices * rows, x.shape()[2]}), range);
+  return all.reshape({matrices, rows, range.count});
+}
+
 // The bf16 copy of u is left out: its columns would be a further copy, of what a cast gives.
 LowRankTerm low_rank_of(Batch& batch, const LowRankTerm& term, const ColumnRange& range) {
   LowRankTerm columns = term;
-  columns.u = columns_of(batch, term.u, range);
+  columns.u = columns_of_stack(batch, term.u, range);
   columns.u_bf16 = {};
   return columns;
 }
 
-Tensor bias_of(Batch& batch, const Tensor& bias, const ColumnRange& range) {
-  if (bias.empty()) return {};
-  return columns_of(batch, bias.reshape({1, bias.elements()}), range).reshape({range.count});
+// Those of a vector, such as the bias.
+Tensor elements_of(Batch& batch, const Tensor& vector, const ColumnRange& range) {
+  if (vector.empty()) return {};
+  return columns_of(batch, vector.reshape({1, vector.elements()}), range).reshape({range.count});
 }
 
 // y's columns of one part. A copy of the residual is overwritten by the result.
@@ -54,15 +63,17 @@ void record_columns(Batch& batch, const GemmProduct& p, const Tensor& part,
                     const ColumnRange& range, RecordProduct record) {
   GemmProduct of_part = p;
   of_part.w = part;
-  of_part.bias = bias_of(batch, p.bias, range);
-  of_part.low_rank = low_rank_of(batch, p.low_rank, range);
-  of_part.addend = columns_of(batch, p.addend, range);
+  of_part.epilogue.bias = elements_of(batch, p.epilogue.bias, range);
+  of_part.epilogue.column_scale = elements_of(batch, p.epilogue.column_scale, range);
+  of_part.epilogue.low_rank = low_rank_of(batch, p.low_rank(), range);
+  of_part.epilogue.residual = columns_of(batch, p.epilogue.residual, range);
   const Tensor view = view_of(batch.context(), p.y, range);
   if (!view.empty()) {
     of_part.y = view;
     return record(batch, of_part);
   }
-  of_part.y = of_part.addend.empty() ? temporary_of(batch, p.y, range) : of_part.addend;
+  const Tensor& residual = of_part.epilogue.residual;
+  of_part.y = residual.empty() ? temporary_of(batch, p.y, range) : residual;
   record(batch, of_part);
   record_put_columns(batch, p.y, range.begin, of_part.y);
 }
@@ -73,8 +84,8 @@ void record_forward(Batch& batch, GemmProduct p, const Weight& w, RecordProduct 
   for (const Tensor& part : w.parts()) {
     range.count = part.shape()[0];
     record_columns(batch, p, part, range, record);
-    p.low_rank.a = {};
-    p.low_rank.a_bf16 = {};
+    p.epilogue.low_rank.a = {};
+    p.epilogue.low_rank.a_bf16 = {};
     range.begin += range.count;
   }
 }
@@ -82,30 +93,26 @@ void record_forward(Batch& batch, GemmProduct p, const Weight& w, RecordProduct 
 // s = a_scale * dy a^T, which sums over the rows of all parts.
 void record_shrink(Batch& batch, LowRankTerm& term, const Tensor& dy, RecordProduct record) {
   if (term.a.empty()) return;
-  record(batch, {.y = term.s,
-                 .x = dy,
-                 .w = std::exchange(term.a, {}),
-                 .addend = {},
-                 .bias = {},
-                 .low_rank = {},
-                 .alpha = term.a_scale});
+  record(
+      batch,
+      {.y = term.s, .x = dy, .w = std::exchange(term.a, {}), .epilogue = {.scale = term.a_scale}});
   term.a_bf16 = {};
 }
 
 void record_backward(Batch& batch, const GemmProduct& p, const Weight& w, RecordProduct record) {
   GemmProduct of_part = p;
-  record_shrink(batch, of_part.low_rank, p.x, record);
-  const bool accumulates = !p.addend.empty();
+  record_shrink(batch, of_part.epilogue.low_rank, p.x, record);
+  const bool accumulates = !p.epilogue.residual.empty();
   of_part.y = accumulates ? record_upcast(batch, p.y) : f32_result(batch, p.y);
-  if (accumulates) of_part.addend = of_part.y;
+  if (accumulates) of_part.epilogue.residual = of_part.y;
   ColumnRange range;
   for (const Tensor& part : w.parts()) {
     range.count = part.shape()[0];
     of_part.x = columns_of(batch, p.x, range);
     of_part.w = part;
     record(batch, of_part);
-    of_part.addend = of_part.y;
-    of_part.low_rank = {};
+    of_part.epilogue.residual = of_part.y;
+    of_part.epilogue.low_rank = {};
     range.begin += range.count;
   }
   record_result(batch, p.y, of_part.y);

@@ -1,7 +1,7 @@
 // Products with a weight in several parts (ops/quant/weight.hpp), composed of products with one
 // part each, in the order of its rows.
 //
-//   forward   y[:, n0 : n1] = x part^T + the same columns of bias, residual and low-rank term
+//   forward   y[:, n0 : n1] = x part^T, with the same columns of the epilogue
 //   backward  dx = the sum of dy[:, n0 : n1] part, + the low-rank term once
 //
 // Forward, each element is the sum that a product with the whole weight computes. Backward, the

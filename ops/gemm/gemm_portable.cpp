@@ -149,7 +149,8 @@ Defines types_of(const GemmProduct& p) {
 // For the vectors of four that the kernel reads and writes in one access.
 void set_alignment(Defines& defines, const GemmProduct& p) {
   const std::array along_k{p.x, p.backward ? Tensor() : p.w};
-  const std::array along_n{p.y, p.addend, p.bias, p.backward ? p.w : Tensor()};
+  const std::array along_n{p.y, p.epilogue.residual, p.epilogue.bias, p.epilogue.column_scale,
+                           p.backward ? p.w : Tensor()};
   if (has_rows_of_fours(p.k(), along_k)) defines.set("K_OF_FOURS");
   if (has_rows_of_fours(p.columns(), along_n)) defines.set("N_OF_FOURS");
 }
@@ -170,9 +171,12 @@ void record_sum_of_slices(Batch& batch, const GemmProduct& p, const Tensor& part
   launch.grid = {{tile.rows * std::size_t{tile.columns} / kFour, sliced, 1}, {tile.items(), 1, 1}};
   launch.cost = {static_cast<double>(parts.elements()),
                  static_cast<double>(parts.bytes() + parts.bytes() / plan.slices)};
-  batch.record(std::move(launch),
-               {p.y, parts, or_else(p.addend, p.y), or_else(p.bias, p.y), g.M, g.N, g.has_addend,
-                g.has_bias, plan.whole_tiles, sliced, plan.slices});
+  std::vector<Argument> arguments{p.y, parts, or_else(p.epilogue.residual, p.y),
+                                  or_else(p.epilogue.bias, p.y)};
+  if (!p.epilogue.column_scale.empty()) arguments.emplace_back(p.epilogue.column_scale);
+  arguments.insert(arguments.end(),
+                   {g.M, g.N, g.has_addend, g.has_bias, plan.whole_tiles, sliced, plan.slices});
+  batch.record(std::move(launch), std::move(arguments));
 }
 
 }  // namespace
@@ -206,6 +210,7 @@ void record_gemm_portable(Batch& batch, const GemmProduct& p, const GemmPortable
   set_alignment(defines, p);
   defines.set("TILE_ROWS", tile.rows).set("TILE_COLUMNS", tile.columns).set("STEPS", tile.steps);
   defines.set("ITEM_ROWS", tile.item_rows).set("ITEM_COLUMNS", tile.item_columns);
+  define_epilogue(defines, p);
   set_unrolling(defines, batch.context().device(), tile.steps);
   const GemmProblem g = p.problem();
   const std::uint32_t sliced = tiles_of(tile, {g.M, g.N, g.K}) - plan.whole_tiles;
@@ -219,9 +224,9 @@ void record_gemm_portable(Batch& batch, const GemmProduct& p, const GemmPortable
   launch.grid = {{groups * tile.items(), 1, 1}, {tile.items(), 1, 1}};
   // Single numbers, which clc sets and reads by their names.
   batch.record(std::move(launch),
-               gemm_arguments(p, GemmShrink::never_fused,
-                              {parts, g.M, g.N, g.K, g.R, g.alpha, g.scale, g.has_addend,
-                               g.has_bias, plan.whole_tiles, sliced, plan.slice_steps}));
+               gemm_arguments_of_options(p, GemmShrink::never_fused,
+                                         {parts, g.M, g.N, g.K, g.R, g.alpha, g.scale, g.has_addend,
+                                          g.has_bias, plan.whole_tiles, sliced, plan.slice_steps}));
   if (sliced > 0) record_sum_of_slices(batch, p, parts, plan, defines);
 }
 

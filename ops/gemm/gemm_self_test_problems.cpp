@@ -22,30 +22,36 @@ std::int64_t rank_like(const GemmProduct& p) {
   return p.rank() <= kMaxRanks ? round_up(p.rank(), kStepRanks) - kAbsentRanks : kManyRanks;
 }
 
+// Two adapters whose rows share a tile, and rows without one.
+LowRankTerm term_of_groups(SelfTest& test, const GemmProduct& small, std::int64_t rank) {
+  const std::array groups{RowGroup{0, 37, 1}, RowGroup{40, kRows, 0}};
+  return {.s = test.input({kRows, rank}, 1, DType::bf16),
+          .u = test.input({2, rank, small.columns()}),
+          .scale = 0.5F,
+          .row_groups = test.input({kRows, 2}, row_group_table(kRows, groups))};
+}
+
 // s is an input, or an output if the shrink is fused.
 LowRankTerm term_like(SelfTest& test, const GemmProduct& p, const GemmProduct& small) {
   const std::int64_t rank = rank_like(p);
   if (rank == 0) return {};
+  if (p.has_row_groups()) return term_of_groups(test, small, rank);
   const Tensor u = test.input({rank, small.columns()});
   if (!p.has_shrink()) return {test.input({kRows, rank}, 1, DType::bf16), u, 0.5F};
-  return {test.output({kRows, rank}, p.low_rank.s.type()), u, 0.5F, test.input({rank, small.k()}),
-          0.5F};
+  return {test.output({kRows, rank}, p.epilogue.low_rank.s.type()), u, 0.5F,
+          test.input({rank, small.k()}), 0.5F};
 }
 
 GemmProduct small_like(SelfTest& test, const GemmProduct& p, const Tensor& y, const Tensor& x) {
   const std::int64_t columns = y.shape()[1], steps = x.shape()[1];
   const Shape w = p.backward ? Shape{steps, columns} : Shape{columns, steps};
-  GemmProduct small{.y = y,
-                    .x = x,
-                    .w = test.input(w, 1, DType::bf16),
-                    .addend = {},
-                    .bias = {},
-                    .low_rank = {},
-                    .backward = p.backward};
-  small.low_rank = term_like(test, p, small);
-  if (!p.bias.empty()) small.bias = test.input({columns});
-  if (p.addend.empty()) return small;
-  small.addend = p.backward ? y : test.input(y.shape(), 1, y.type());
+  GemmProduct small{
+      .y = y, .x = x, .w = test.input(w, 1, DType::bf16), .epilogue = {}, .backward = p.backward};
+  small.epilogue.low_rank = term_like(test, p, small);
+  if (!p.epilogue.bias.empty()) small.epilogue.bias = test.input({columns});
+  if (!p.epilogue.column_scale.empty()) small.epilogue.column_scale = test.input({columns});
+  if (p.epilogue.residual.empty()) return small;
+  small.epilogue.residual = p.backward ? y : test.input(y.shape(), 1, y.type());
   return small;
 }
 
@@ -55,7 +61,7 @@ std::vector<GemmProduct> small_problems_like(SelfTest& test, Problems problems) 
   const GemmProduct& first = problems.front();
   const std::int64_t columns = first.columns() % 8 == 0 ? kColumns : kRaggedColumns;
   const auto output = [&](std::int64_t n) {
-    const bool adds = first.backward && !first.addend.empty();
+    const bool adds = first.backward && !first.epilogue.residual.empty();
     return adds ? test.changed(test.input({kRows, n}, 1, first.y.type()))
                 : test.output({kRows, n}, first.y.type());
   };
@@ -74,12 +80,11 @@ void record_by_public_ops(Batch& batch, std::span<const GemmProduct> problems) {
   for (std::size_t i = 0; i < problems.size(); ++i) {
     const GemmProduct& p = problems[i];
     if (p.backward) {
-      const bool adds = i > 0 || !p.addend.empty();
+      const bool adds = i > 0 || !p.epilogue.residual.empty();
       record_gemm_backward(batch, p.y, p.x, p.w, adds ? Accumulate::yes : Accumulate::no,
-                           p.low_rank);
+                           p.epilogue.low_rank);
     } else {
-      record_gemm(batch, p.y, p.x, p.w,
-                  {.bias = p.bias, .residual = p.addend, .low_rank = p.low_rank, .scale = p.alpha});
+      record_gemm(batch, p.y, p.x, p.w, p.epilogue);
     }
   }
 }

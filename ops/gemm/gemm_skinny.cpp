@@ -88,6 +88,7 @@ Defines defines_of(const GemmProduct& p, const Plan& plan, bool with_ptx) {
   if (p.k() % 8 == 0) defines.set("VEC8");
   if (p.has_shrink()) defines.set("FUSE_SHRINK");
   defines.set("X_TYPE", name_of(p.x.type())).set("Y_TYPE", name_of(p.y.type()));
+  define_epilogue(defines, p);
   return defines;
 }
 
@@ -109,15 +110,31 @@ void record_by_address(Batch& batch, const GemmProduct& p, const Plan& plan, boo
 
 void record_by_arguments(Batch& batch, const GemmProduct& p) {
   const Plan plan = plan_of(batch.context(), p);
-  batch.record(
-      launch_of(batch.context(), p, plan, "gemm_skinny", false),
-      gemm_arguments(p, GemmShrink::may_be_fused, {by_value(p.problem()), plan.lanes, local_s(p)}));
+  batch.record(launch_of(batch.context(), p, plan, "gemm_skinny", false),
+               gemm_arguments_of_options(p, GemmShrink::may_be_fused,
+                                         {by_value(p.problem()), plan.lanes, local_s(p)}));
+}
+
+LowRankTerm small_term_like(SelfTest& test, const GemmProduct& p, const GemmProduct& small) {
+  constexpr std::int64_t kRank = 5, kAdapters = 2;
+  const std::int64_t columns = small.columns();
+  if (p.has_row_groups()) {
+    const std::array group{RowGroup{0, p.rows(), 1}};
+    return {.s = test.input({p.rows(), kRank}),
+            .u = test.input({kAdapters, kRank, columns}),
+            .scale = 0.5F,
+            .row_groups = test.input({p.rows(), 2}, row_group_table(p.rows(), group))};
+  }
+  if (!p.has_shrink()) {
+    return {test.input({p.rows(), kRank}), test.input({kRank, columns}), 0.5F};
+  }
+  return {test.output({p.rows(), kRank}), test.input({kRank, columns}), 0.5F,
+          test.input({kRank, small.k()}), 0.5F};
 }
 
 // A small product for the program of `p`: several iterations per group, the last ones partial, and
 // more K steps than an item prefetches.
 GemmProduct small_like(SelfTest& test, const GemmProduct& p) {
-  constexpr std::int64_t kRank = 5;
   const std::int64_t steps = p.k() % 8 == 0 ? 5 * 256 : 1283;
   const std::int64_t columns = p.w.layout() == Layout::packed ? 5 * kPackedRows : 67;
   const bool is_bf16 = p.w.type() == DType::bf16 && p.w.layout() == Layout::plain;
@@ -125,15 +142,10 @@ GemmProduct small_like(SelfTest& test, const GemmProduct& p) {
                     .x = test.input({p.rows(), steps}, 1, p.x.type()),
                     .w = is_bf16 ? test.input({columns, steps}, 1, DType::bf16)
                                  : test.weights({columns, steps}, p.w.type(), p.w.layout()),
-                    .addend = test.input({p.rows(), columns}, 1, p.y.type()),
-                    .bias = test.input({columns}),
-                    .low_rank = {}};
-  if (!p.has_shrink()) {
-    small.low_rank = {test.input({p.rows(), kRank}), test.input({kRank, columns}), 0.5F};
-  } else {
-    small.low_rank = {test.output({p.rows(), kRank}), test.input({kRank, columns}), 0.5F,
-                      test.input({kRank, steps}), 0.5F};
-  }
+                    .epilogue = {.bias = test.input({columns}),
+                                 .residual = test.input({p.rows(), columns}, 1, p.y.type())}};
+  if (!p.epilogue.column_scale.empty()) small.epilogue.column_scale = test.input({columns});
+  small.epilogue.low_rank = small_term_like(test, p, small);
   return small;
 }
 
@@ -175,7 +187,7 @@ void record_gemm_skinny_by_address(Batch& batch, const GemmProduct& p) {
 
 bool gemm_skinny_ptx_passed(Context& context, const GemmProduct& p) {
   GemmProduct launched = p;
-  if (p.has_shrink() && !gemm_skinny_fuses_shrink(context, p)) launched.low_rank.a = {};
+  if (p.has_shrink() && !gemm_skinny_fuses_shrink(context, p)) launched.epilogue.low_rank.a = {};
   return ptx_passed(context, launched, plan_of(context, launched));
 }
 

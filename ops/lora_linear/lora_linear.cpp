@@ -13,19 +13,30 @@
 namespace clora {
 namespace {
 
+// Throws if the adapter has what only the forward without dropout supports.
+void require_forward_form(std::string_view op, const LoraWeights& lora) {
+  require(lora.row_groups.empty() && lora.column_scale.empty(),
+          "{}: lora.row_groups and lora.column_scale are for the forward without dropout", op);
+}
+
 void require_adapter(std::string_view op, const LinearWeights& weights, const LoraWeights& lora) {
   require(!weights.w.empty() && weights.w.shape().rank() == 2,
           "{}: weights.w must be a matrix [N, K]", op);
   if (lora.empty()) return;
-  require(lora.a.shape().rank() == 2 && lora.a.elements() > 0,
-          "{}: lora.a must be a matrix [R, K], got {}", op, lora.a.text());
-  const std::int64_t rank = lora.a.shape()[0];
-  require_tensor(op, "lora.a", lora.a, {rank, weights.w.shape()[1]});
-  require_tensor(op, "lora.bt", lora.bt, {rank, weights.w.shape()[0]});
+  const bool is_stack = !lora.row_groups.empty();
+  require(lora.a.shape().rank() == (is_stack ? 3 : 2) && lora.a.elements() > 0,
+          "{}: lora.a must be {}, got {}", op,
+          is_stack ? "a stack of matrices [adapters, R, K]" : "a matrix [R, K]", lora.a.text());
+  const auto shape = [&](std::int64_t columns) {
+    return is_stack ? Shape{lora.a.shape()[0], lora.rank(), columns} : Shape{lora.rank(), columns};
+  };
+  require_tensor(op, "lora.a", lora.a, shape(weights.w.shape()[1]));
+  require_tensor(op, "lora.bt", lora.bt, shape(weights.w.shape()[0]));
   const float probability = lora.dropout.probability;
   require(probability >= 0 && probability < 1,
           "{}: dropout.probability must be at least 0 and below 1, got {}", op, probability);
   if (probability > 0) {
+    require_forward_form(op, lora);
     require_tensor(op, "dropout.seed_and_step", lora.dropout.seed_and_step, {2}, DType::u32);
   }
 }
@@ -73,22 +84,26 @@ void record_dx(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& d
   record_result(batch, dx, sum);
 }
 
-// The extras of a layer's base product; with dropout, s is computed here.
-GemmExtras extras_of(Batch& batch, const LoraOutput& output, const Tensor& x) {
+// The epilogue of a layer's base product; with dropout, s is computed here.
+Epilogue epilogue_of(Batch& batch, const LoraOutput& output, const Tensor& x) {
   const auto& [y, s, weights, lora] = output;
   require_adapter("lora_linear", weights, lora);
-  GemmExtras extras{.bias = weights.bias};
-  if (lora.empty()) return extras;
+  Epilogue epilogue{.bias = weights.bias, .column_scale = lora.column_scale};
+  if (lora.empty()) return epilogue;
   require_matrix("lora_linear", "x", x);
-  require_any_activation("lora_linear", "s", s, {x.shape()[0], lora.a.shape()[0]});
-  extras.low_rank = {.s = s, .u = lora.bt, .scale = lora.scale, .u_bf16 = lora.bt_bf16};
+  require_any_activation("lora_linear", "s", s, {x.shape()[0], lora.rank()});
+  epilogue.low_rank = {.s = s,
+                       .u = lora.bt,
+                       .scale = lora.scale,
+                       .u_bf16 = lora.bt_bf16,
+                       .row_groups = lora.row_groups};
   if (lora.dropout.probability == 0) {
-    extras.low_rank.a = lora.a;
-    extras.low_rank.a_bf16 = lora.a_bf16;
+    epilogue.low_rank.a = lora.a;
+    epilogue.low_rank.a_bf16 = lora.a_bf16;
   } else {
     record_lora_shrink(batch, s, adapter_input(batch, x, lora.dropout), lora.a, 1);
   }
-  return extras;
+  return epilogue;
 }
 
 void require_gradient(std::string_view op, const LoraGradientProduct& p) {
@@ -112,6 +127,7 @@ constexpr std::string_view kBackward = "lora_linear backward";
 
 void require_branch(const LoraBranch& branch) {
   require_adapter(kBackward, branch.weights, branch.lora);
+  require_forward_form(kBackward, branch.lora);
   if (branch.lora.empty()) return;
   require_matrix(kBackward, "dy", branch.dy);
   const std::int64_t rows = branch.dy.shape()[0];
@@ -186,15 +202,15 @@ std::vector<PendingGradient> record_shared_dx(Batch& batch, const Tensor& dx,
 void record_lora_linear(Batch& batch, const Tensor& y, const Tensor& s, const Tensor& x,
                         const LinearWeights& weights, const LoraWeights& lora,
                         const Tensor& residual) {
-  GemmExtras extras = extras_of(batch, {y, s, weights, lora}, x);
-  extras.residual = residual;
-  record_gemm(batch, y, x, weights.w, extras);
+  Epilogue epilogue = epilogue_of(batch, {y, s, weights, lora}, x);
+  epilogue.residual = residual;
+  record_gemm(batch, y, x, weights.w, epilogue);
 }
 
 void record_lora_linears(Batch& batch, const Tensor& x, std::span<const LoraOutput> outputs) {
   std::vector<GemmOutput> products;
   for (const LoraOutput& output : outputs) {
-    products.push_back({output.y, output.weights.w, extras_of(batch, output, x)});
+    products.push_back({output.y, output.weights.w, epilogue_of(batch, output, x)});
   }
   record_gemms(batch, x, products);
 }
@@ -254,6 +270,7 @@ void record_lora_linear_unfused(Batch& batch, const Tensor& y, const Tensor& s, 
                                 const LinearWeights& weights, const LoraWeights& lora,
                                 const Tensor& residual) {
   require_adapter("lora_linear", weights, lora);
+  require_forward_form("lora_linear unfused", lora);
   record_gemm(batch, y, x, weights.w, {.bias = weights.bias, .residual = residual});
   if (lora.empty()) return;
   const Tensor input = adapter_input(batch, x, lora.dropout);

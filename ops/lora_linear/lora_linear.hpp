@@ -1,7 +1,8 @@
 // lora_linear: a frozen linear layer with a low-rank adapter (Hu et al., 2021).
 //
 //   s  = drop(x) a^T                     [T, R]   saved for the backward
-//   y  = x w^T + bias + scale * s b^T    (+ residual)
+//   y  = x w^T + bias + scale * s b^T    (+ residual)     or, for serving, with the adapter of each
+//                                                         row, or with DoRA's factors of columns
 //   db += scale * dy^T s                 ds = scale * dy b
 //   da += ds^T drop(x)                   dx (+)= dy w + drop'(ds a)
 //
@@ -42,7 +43,14 @@ struct LoraWeights {
   // reads_bf16_adapter(); or empty: products that round cast them each time.
   Tensor a_bf16 = {};
   Tensor bt_bf16 = {};
+  // Forward only, and without dropout. Rows of several adapters in one layer: a [adapters, R, K],
+  // bt [adapters, R, N] and their bf16 copies are stacks, and the table of row_group_table()
+  // selects the adapter of each row, or none (LowRankTerm::row_groups).
+  Tensor row_groups = {};
+  // Forward only, and without dropout: [N] f32, DoRA's factor of each column (Epilogue), or empty.
+  Tensor column_scale = {};
   bool empty() const noexcept { return a.empty(); }
+  std::int64_t rank() const { return a.shape()[row_groups.empty() ? 0 : 1]; }
 };
 
 // Accumulated (+=).

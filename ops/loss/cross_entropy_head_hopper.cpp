@@ -110,7 +110,7 @@ class Recording {
     product.y = products_.rows(0, e.shape()[0]);
     product.x = e;
     product.w = w;
-    if (tile > 0) product.addend = product.y;
+    if (tile > 0) product.epilogue.residual = product.y;
     if (splits_ > 1) product.split_rows = split_rows_;
     product.backward = true;
     return product;

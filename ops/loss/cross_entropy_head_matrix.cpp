@@ -75,7 +75,7 @@ class Recording {
     product.y = head_.dx;
     product.x = e;
     product.w = w.stride == w.columns ? w.data : head;
-    if (tile > 0) product.addend = head_.dx;
+    if (tile > 0) product.epilogue.residual = head_.dx;
     product.backward = true;
     choose_gemm(batch_.context(), product).record(batch_, product);
   }

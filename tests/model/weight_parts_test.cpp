@@ -24,14 +24,6 @@ constexpr std::int64_t kVocabulary = 512, kHidden = 256, kIntermediate = 512;
 constexpr std::size_t kRows = 32;
 constexpr std::size_t kKiB = 1024;
 
-// A GPU's steps have more rows than that.
-bool is_for_this_device() {
-  static const DeviceKind kind = select_device(config_from_environment().device).kind;
-  return kind == DeviceKind::cpu;
-}
-#define CLORA_SKIP_ON_GPUS() \
-  if (!is_for_this_device()) GTEST_SKIP() << "a step on a GPU exceeds these small allocations"
-
 // A model on a Context of its own; max_allocation_bytes 0: that of the device.
 struct LoadedModel {
   LoadedModel(const std::filesystem::path& path, Variant variant, std::size_t max_allocation_bytes)
@@ -164,7 +156,6 @@ void expect_same_in_parts(const StoredType& stored, Variant variant) {
 }
 
 TEST_P(WeightParts, GiveTheSameResultsInEachKindOfStorageType) {
-  CLORA_SKIP_ON_GPUS();
   for (const StoredType& stored : {StoredType{DType::f32, 0, 128 * kKiB},
                                    {DType::bf16, 30, 128 * kKiB},
                                    {DType::q4_1, 3, 72 * kKiB},
@@ -175,7 +166,6 @@ TEST_P(WeightParts, GiveTheSameResultsInEachKindOfStorageType) {
 
 // The others, with the device's own kernels only: the portable ones need seconds for each.
 TEST(WeightPartsOfTheDevice, GiveTheSameResultsInTheOtherStorageTypes) {
-  CLORA_SKIP_ON_GPUS();
   for (const StoredType& stored : {StoredType{DType::f16, 1, 128 * kKiB},
                                    {DType::q4_0, 2, 68 * kKiB},
                                    {DType::q5_0, 6, 72 * kKiB},
@@ -189,7 +179,6 @@ TEST(WeightPartsOfTheDevice, GiveTheSameResultsInTheOtherStorageTypes) {
 
 // Biases, normalised heads, a sliding window, an untied head.
 TEST_P(WeightParts, GiveTheSameResultsInEveryArchitecture) {
-  CLORA_SKIP_ON_GPUS();
   for (auto& [name, config] : test::tiny_models()) {
     SCOPED_TRACE(name);
     config.hidden_size = kHidden;
@@ -203,7 +192,6 @@ TEST_P(WeightParts, GiveTheSameResultsInEveryArchitecture) {
 }
 
 TEST_P(WeightParts, OfAnActivationAreRefusedWithWhatToLower) {
-  CLORA_SKIP_ON_GPUS();
   const test::TemporaryFolder folder;
   test::write_file(folder / "m.gguf", gguf_model({DType::f32, 0, 0}));
   LoadedModel loaded(folder / "m.gguf", GetParam(), 128 * kKiB);

@@ -91,6 +91,15 @@ void lora_gradients(SelfTest& t) {
                               {t.input({600, 70}, 0.05F), {}}, lora, Accumulate::no);
 }
 
+// Scaled columns, and one row of another adapter than the rest.
+Epilogue two_adapters(SelfTest& t, std::int64_t rows, std::int64_t columns) {
+  const std::array groups{RowGroup{0, 1, 1}, RowGroup{1, rows, 0}};
+  return {.low_rank = {.s = t.input({rows, 5}),
+                       .u = t.input({2, 5, columns}),
+                       .row_groups = t.input({rows, 2}, row_group_table(rows, groups))},
+          .column_scale = t.input({columns})};
+}
+
 std::vector<Family> families() {
   const Break range{"group_range.clh"};
   return {
@@ -191,6 +200,18 @@ std::vector<Family> families() {
        [](SelfTest& t) {
          record_gemm(t.batch(), t.output({40, 70}), t.input({40, 64}),
                      t.weights({70, 64}, DType::q4_1));
+       }},
+      {"gemm_tiles q4_1",
+       {"gemm_epilogue_cpu.clh", "{y, 0, e.column_scale}", "{y, 0, 0}"},
+       [](SelfTest& t) {
+         record_gemm(t.batch(), t.output({40, 70}), t.input({40, 64}),
+                     t.weights({70, 64}, DType::q4_1), two_adapters(t, 40, 70));
+       }},
+      {"gemm_skinny f32",
+       {"gemm_skinny_epilogue_cpu.clh", "total *= vload16(0, e.column_scale)", "total *= 1.0f"},
+       [](SelfTest& t) {
+         record_gemm(t.batch(), t.output({2, 70}), t.input({2, 64}), t.input({70, 64}),
+                     two_adapters(t, 2, 70));
        }},
       {"gemm_skinny_int8 q4_1 packed",
        {"gemm_skinny_int8_cpu.cl"},

@@ -128,13 +128,12 @@ class RealProducts {
       GemmProduct p{.y = backward ? sum : tensor({rows, n}),
                     .x = backward ? tensor({rows, n}) : sum,
                     .w = tensor({n, in}),
-                    .addend = {},
-                    .bias = {},
-                    .low_rank = {},
+                    .epilogue = {},
                     .backward = backward};
-      if (rank > 0) p.low_rank = {.s = tensor({rows, rank}), .u = tensor({rank, p.columns()})};
-      if (rank > 0 && rank <= 64 && !backward) p.low_rank.a = tensor({rank, in});
-      if (out.size() == 1 && !backward) p.addend = p.y;
+      if (rank > 0)
+        p.epilogue.low_rank = {.s = tensor({rows, rank}), .u = tensor({rank, p.columns()})};
+      if (rank > 0 && rank <= 64 && !backward) p.epilogue.low_rank.a = tensor({rank, in});
+      if (out.size() == 1 && !backward) p.epilogue.residual = p.y;
       problems.push_back(p);
     }
     return problems;

@@ -5,7 +5,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
+#include <cmath>
 #include <set>
 
 #include "ops/gemm/gemm_groups.hpp"
@@ -32,6 +35,8 @@ struct Problem {
   std::vector<double> x, w, u, bias;
   std::vector<double> s;  // as it is multiplied with u
   std::vector<double> saved;
+  std::vector<RowGroup> groups;  // u is a stack, s has NaN elsewhere
+  std::vector<double> column_scale;
 };
 
 struct Shape2 {
@@ -58,16 +63,16 @@ class GemmMatrix : public testing::Test {
     Problem of{.product = {.y = {},
                            .x = upload({rows, k}, x),
                            .w = upload(backward ? Shape{k, columns} : Shape{columns, k}, w),
-                           .addend = {},
-                           .bias = {},
-                           .low_rank = {},
+                           .epilogue = {},
                            .backward = backward},
                .x = rounded_to_bf16(to_double(x)),
                .w = rounded_to_bf16(to_double(w)),
                .u = {},
                .bias = {},
                .s = {},
-               .saved = {}};
+               .saved = {},
+               .groups = {},
+               .column_scale = {}};
     if (rank > 0) add_ranks(of, rows, shape, rank, shrink, type);
     return of;
   }
@@ -77,7 +82,7 @@ class GemmMatrix : public testing::Test {
     const auto u = values(rank * shape.columns), s = values(rows * rank),
                a = values(rank * shape.k);
     of.u = rounded_to_bf16(to_double(u));
-    LowRankTerm& term = of.product.low_rank;
+    LowRankTerm& term = of.product.epilogue.low_rank;
     term = {.s = upload({rows, rank}, s),
             .u = test::upload(context(), {rank, shape.columns}, u),
             .scale = 0.5F};
@@ -97,14 +102,60 @@ class GemmMatrix : public testing::Test {
     for (double& value : of.s) value *= 2;
   }
 
+  // Replaces u by a stack of kAdapters, of which the first is NaN, and s of rows in no group by
+  // NaN.
+  void add_groups(Problem& of, const std::vector<RowGroup>& groups) {
+    constexpr std::int64_t kAdapters = 4;
+    const std::int64_t rows = of.product.x.shape()[0], rank = of.product.rank(),
+                       columns = of.product.epilogue.low_rank.u.shape()[1];
+    auto u = values(kAdapters * rank * columns), s = values(rows * rank);
+    std::fill_n(u.begin(), size(rank * columns), NAN);
+    const auto table = row_group_table(rows, groups);
+    for (std::size_t i = 0; i < s.size(); ++i) {
+      if (table[2 * (i / size(rank))] == kNoAdapter) s[i] = NAN;
+    }
+    LowRankTerm& term = of.product.epilogue.low_rank;
+    term.s = upload({rows, rank}, s);
+    term.u = test::upload(context(), {kAdapters, rank, columns}, u);
+    term.row_groups =
+        context().upload<std::uint32_t>({rows, 2}, DType::u32, table, MemoryTag::scratch);
+    of.s = rounded_to_bf16(to_double(s));
+    of.u = rounded_to_bf16(to_double(u));
+    of.groups = groups;
+  }
+
+  void add_column_scale(Problem& of, std::int64_t columns) {
+    const auto column_scale = values(columns);
+    of.column_scale = to_double(column_scale);
+    of.product.epilogue.column_scale = test::upload(context(), {columns}, column_scale);
+  }
+
+  void add_term(std::vector<double>& want, const Problem& p, std::int64_t rows) {
+    const double scale{p.product.low_rank().scale};
+    const std::size_t rank = size(p.product.rank()), columns = want.size() / size(rows);
+    if (!p.product.has_row_groups()) return add_low_rank_reference(want, p.s, p.u, rank, scale);
+    const std::span<const double> s(p.s), u(p.u);
+    for (const auto& [begin, end, adapter] : p.groups) {
+      for (std::size_t m = size(begin); m < size(end); ++m) {
+        std::vector<double> row(columns);
+        add_low_rank_reference(row, s.subspan(m * rank, rank),
+                               u.subspan(adapter * rank * columns, rank * columns), rank, scale);
+        for (std::size_t i = 0; i < columns; ++i) want[m * columns + i] += row[i];
+      }
+    }
+  }
+
   std::vector<double> want_of(const Problem& p, std::int64_t rows, const Shape2& shape) {
     const GemmProduct& q = p.product;
     auto want = q.backward ? test::gemm_backward_reference(
                                  p.x, p.w, {size(rows), size(shape.k), size(shape.columns)})
                            : test::gemm_reference(p.x, p.w,
                                                   {size(rows), size(shape.columns), size(shape.k)});
-    for (double& value : want) value *= double{q.alpha};
-    add_low_rank_reference(want, p.s, p.u, size(q.rank()), double{q.low_rank.scale});
+    for (double& value : want) value *= double{q.epilogue.scale};
+    add_term(want, p, rows);
+    for (std::size_t i = 0; i < want.size() && !p.column_scale.empty(); ++i) {
+      want[i] *= p.column_scale[i % p.column_scale.size()];
+    }
     for (std::size_t i = 0; i < want.size() && !p.bias.empty(); ++i) {
       want[i] += p.bias[i % p.bias.size()];
     }
@@ -136,22 +187,26 @@ class GemmMatrix : public testing::Test {
     bool addend = false;
     float alpha = 1;
     std::uint32_t slices = 1;
+    bool column_scale = false;
+    std::vector<RowGroup> groups = {};
   };
   void expect_right(const Single& of, const GemmMatrixTile& tile) {
     const auto [columns, k] = of.shape;
     Problem p = problem(of.rows, of.shape, of.backward, of.rank, of.shrink, of.type);
     const test::Output y(context(), {of.rows, columns}, of.type);
     p.product.y = y.tensor();
-    p.product.alpha = of.alpha;
+    p.product.epilogue.scale = of.alpha;
+    if (of.column_scale) add_column_scale(p, columns);
+    if (!of.groups.empty()) add_groups(p, of.groups);
     if (of.bias) {
       const auto bias = values(columns);
       p.bias = to_double(bias);
-      p.product.bias = test::upload(context(), {columns}, bias);
+      p.product.epilogue.bias = test::upload(context(), {columns}, bias);
     }
     std::vector<double> want = want_of(p, of.rows, of.shape);
     if (of.addend) {
       auto addend = values(of.rows * columns);
-      p.product.addend = test::upload_as(context(), of.type, {of.rows, columns}, addend);
+      p.product.epilogue.residual = test::upload_as(context(), of.type, {of.rows, columns}, addend);
       for (std::size_t i = 0; i < want.size(); ++i) want[i] += double{addend[i]};
     }
     record({p.product}, tile, of.slices);
@@ -236,11 +291,93 @@ TEST_F(GemmMatrix, SlicesOfKAddUpInTheirOrder) {
 
 TEST_F(GemmMatrix, ATermWithScaleZeroAddsNothing) {
   Problem p = problem(35, {64, 40}, false, 5, Shrink::none, DType::f32);
-  p.product.low_rank.scale = 0;
+  p.product.epilogue.low_rank.scale = 0;
   const test::Output y(context(), {35, 64});
   p.product.y = y.tensor();
   record({p.product}, kSmallTile);
   test::expect_close(y.values(), want_of(p, 35, {64, 40}), test::tolerance_of(40), "scale 0");
+}
+
+TEST_F(GemmMatrix, ColumnsAreScaledBeforeTheAddendAndTheBiasAreAdded) {
+  for (const auto& shape : {Shape2{75, 104}, {72, 104}}) {
+    for (const DType type : {DType::f32, DType::bf16}) {
+      expect_right({.rows = 70,
+                    .shape = shape,
+                    .rank = 5,
+                    .type = type,
+                    .bias = true,
+                    .addend = true,
+                    .alpha = 0.5F,
+                    .column_scale = true},
+                   kSmallTile);
+    }
+  }
+  expect_right({.rows = 40, .shape = {72, 200}, .slices = 3, .column_scale = true}, kSmallTile);
+  expect_right({.rows = 40,
+                .shape = {75, 200},
+                .rank = 9,
+                .bias = true,
+                .addend = true,
+                .slices = 3,
+                .column_scale = true},
+               kSmallTile);
+  expect_right(
+      {.rows = 40, .shape = {72, 104}, .rank = 9, .shrink = Shrink::fused, .column_scale = true},
+      kSmallTile);
+}
+
+// Single rows, an empty group, rows without an adapter, borders inside of tiles; ranks of one stage
+// and of more.
+TEST_F(GemmMatrix, RowsGetTheLowRankTermOfTheirAdapter) {
+  const std::vector<RowGroup> odd{{0, 1, 2}, {1, 1, 3}, {1, 25, 1}, {26, 64, 3}, {64, 69, 1}};
+  for (const std::int64_t rank : {1, 8, 16, 40, 64}) {
+    expect_right({.rows = 70, .shape = {72, 104}, .rank = rank, .alpha = 0.5F, .groups = odd},
+                 kSmallTile);
+  }
+  expect_right({.rows = 70,
+                .shape = {75, 104},
+                .rank = 70,
+                .type = DType::bf16,
+                .bias = true,
+                .addend = true,
+                .column_scale = true,
+                .groups = odd},
+               kWideStages);
+  expect_right({.rows = 70, .shape = {75, 300}, .rank = 5, .slices = 3, .groups = odd}, kSmallTile);
+  expect_right({.rows = 3, .shape = {72, 40}, .rank = 8, .groups = {{0, 3, 2}}}, kSmallTile);
+  expect_right({.rows = 3, .shape = {72, 40}, .rank = 8, .groups = {{1, 1, 2}}}, kSmallTile);
+}
+
+TEST_F(GemmMatrix, GroupedProblemsHaveTheirOwnEpilogues) {
+  constexpr std::int64_t kRows = 70, kSteps = 104;
+  const std::vector<RowGroup> groups{{0, 30, 1}, {33, 70, 2}};
+  std::vector<Problem> problems;
+  std::vector<GemmProduct> products;
+  std::vector<test::Output> outputs;
+  for (const std::int64_t columns : {136, 40}) {
+    Problem p = problem(kRows, {columns, kSteps}, false, 7, Shrink::none, DType::f32);
+    add_column_scale(p, columns);
+    add_groups(p, groups);
+    if (!products.empty()) {
+      p.product.epilogue.low_rank.row_groups = products.front().low_rank().row_groups;
+    }
+    outputs.emplace_back(context(), Shape{kRows, columns}, DType::f32);
+    p.product.y = outputs.back().tensor();
+    problems.push_back(p);
+    products.push_back(p.product);
+  }
+  ASSERT_TRUE(can_be_grouped(products));
+  record(products, kSmallTile);
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    test::expect_close(outputs[i].values(),
+                       want_of(problems[i], kRows, {problems[i].product.columns(), kSteps}),
+                       test::tolerance_of(size(kSteps)), fmt::format("problem {}", i));
+  }
+  products.back().epilogue.column_scale = {};
+  EXPECT_FALSE(can_be_grouped(products));
+  products.back() = problems.back().product;
+  add_groups(problems.back(), groups);
+  EXPECT_FALSE(can_be_grouped(std::array{products.front(), problems.back().product}));
 }
 
 TEST_F(GemmMatrix, GroupedProblemsOfOneInputAreWhatEachIsAlone) {
@@ -333,12 +470,11 @@ std::vector<GemmProduct> real_products(Batch& batch, std::int64_t rows, std::int
     GemmProduct p{.y = backward ? sum : tensor({rows, n}),
                   .x = backward ? tensor({rows, n}) : sum,
                   .w = tensor({n, in}),
-                  .addend = {},
-                  .bias = {},
-                  .low_rank = {},
+                  .epilogue = {},
                   .backward = backward};
-    if (rank > 0) p.low_rank = {.s = tensor({rows, rank}), .u = tensor({rank, p.columns()})};
-    if (rank > 0 && !backward) p.low_rank.a = tensor({rank, in});
+    if (rank > 0)
+      p.epilogue.low_rank = {.s = tensor({rows, rank}), .u = tensor({rank, p.columns()})};
+    if (rank > 0 && !backward) p.epilogue.low_rank.a = tensor({rank, in});
     problems.push_back(p);
   }
   return problems;

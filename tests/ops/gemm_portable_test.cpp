@@ -38,14 +38,14 @@ class GemmPortable : public testing::Test {
     const auto x = values(M * K, 1), w = values(N * K, 2), addend = values(M * N, 3),
                bias = values(N, 4), s = values(M * R, 5), u = values(R * N, 6);
     const test::Output y(context(), {M, N});
-    GemmProduct p{
-        .y = y.tensor(),
-        .x = test::upload(context(), {M, K}, x),
-        .w = test::upload(context(), backward ? Shape{K, N} : Shape{N, K}, w),
-        .addend = test::upload(context(), {M, N}, addend),
-        .bias = test::upload(context(), {N}, bias),
-        .low_rank = {test::upload(context(), {M, R}, s), test::upload(context(), {R, N}, u), 0.5F},
-        .backward = backward};
+    GemmProduct p{.y = y.tensor(),
+                  .x = test::upload(context(), {M, K}, x),
+                  .w = test::upload(context(), backward ? Shape{K, N} : Shape{N, K}, w),
+                  .epilogue = {.bias = test::upload(context(), {N}, bias),
+                               .residual = test::upload(context(), {M, N}, addend),
+                               .low_rank = {test::upload(context(), {M, R}, s),
+                                            test::upload(context(), {R, N}, u), 0.5F}},
+                  .backward = backward};
     const std::uint32_t slice_steps = 48;  // a multiple of every tile's steps
     const auto tiles = static_cast<std::uint32_t>((M + tile.rows - 1) / tile.rows *
                                                   ((N + tile.columns - 1) / tile.columns));
@@ -78,12 +78,8 @@ class GemmPortable : public testing::Test {
     const auto make = [&](Shape shape) {
       return context().allocate(shape, DType::f32, MemoryTag::scratch);
     };
-    return plan_gemm_portable(device, {.y = make({M, N}),
-                                       .x = make({M, K}),
-                                       .w = make({N, K}),
-                                       .addend = {},
-                                       .bias = {},
-                                       .low_rank = {}});
+    return plan_gemm_portable(
+        device, {.y = make({M, N}), .x = make({M, K}), .w = make({N, K}), .epilogue = {}});
   }
 };
 

@@ -83,7 +83,7 @@ class Gemm : public test::OpTest {
     const auto u = values(c.rank * c.n, 6);
     const auto seen = [&](std::vector<double> v) { return operand(std::move(v), c.m, c.n, false); };
     auto want = test::gemm_reference(seen(to_double(x)), seen(w.values), c.size());
-    GemmExtras given;
+    Epilogue given;
     if (extras == Extras::all) {
       for (double& value : want) value *= 0.5;
       given = {.bias = up({c.n}, bias), .scale = 0.5F};
@@ -241,9 +241,9 @@ class Gemm : public test::OpTest {
       const Tensor w = test::random_weights(DType::bf16, n, in, seed + 2).upload(context());
       const auto output = [&] {
         GemmOutput of{context().allocate({kGroupedRows, n}, type, MemoryTag::scratch), w};
-        if (rank == 0) of.extras.bias = up({n}, values(n, seed + 3));
+        if (rank == 0) of.epilogue.bias = up({n}, values(n, seed + 3));
         if (rank > 0) {
-          of.extras.low_rank = {
+          of.epilogue.low_rank = {
               context().allocate({kGroupedRows, rank}, DType::f32, MemoryTag::scratch),
               up({rank, n}, values(rank * n, seed + 4)), 0.5F,
               up({rank, in}, values(rank * in, seed + 5)), 0.25F};
@@ -255,15 +255,15 @@ class Gemm : public test::OpTest {
     }
     run([&](Batch& batch) {
       record_gemms(batch, x, joined);
-      for (const auto& [y, w, extras] : alone) record_gemm(batch, y, x, w, extras);
+      for (const auto& [y, w, epilogue] : alone) record_gemm(batch, y, x, w, epilogue);
     });
     for (std::size_t i = 0; i < widths.size(); ++i) {
       const std::string what =
           fmt::format("{} of {}, rank {}, {}", i, widths.size(), rank, name_of(type));
       expect_close(floats_of(joined[i].y), to_double(floats_of(alone[i].y)), 0x1p-8, what);
       if (rank == 0) continue;
-      expect_close(floats_of(joined[i].extras.low_rank.s),
-                   to_double(floats_of(alone[i].extras.low_rank.s)),
+      expect_close(floats_of(joined[i].epilogue.low_rank.s),
+                   to_double(floats_of(alone[i].epilogue.low_rank.s)),
                    2 * tolerance_of(static_cast<std::size_t>(in)), "s " + what);
     }
   }
@@ -433,7 +433,7 @@ TEST(GemmByAddress, GivesTheSameBitsOfTemporariesInEveryReplay) {
   const Tensor w =
       test::random_weights(DType::bf16, kColumns, kSteps, 1).upload(context, Layout::plain);
   const auto product = [&](const Tensor& y, const Tensor& in) {
-    return GemmProduct{.y = y, .x = in, .w = w, .addend = {}, .bias = {}, .low_rank = {}};
+    return GemmProduct{.y = y, .x = in, .w = w, .epilogue = {}};
   };
   test::Output want(context, {kRows, kColumns}), got(context, {kRows, kColumns});
   Batch plain(context);
@@ -599,9 +599,9 @@ class GemmRefuses : public Gemm {
  protected:
   Tensor f32(Shape shape) { return context().allocate(shape, DType::f32, MemoryTag::scratch); }
   std::string forward_error(const Tensor& y, const Tensor& x, const Tensor& w,
-                            const GemmExtras& extras = {}) {
+                            const Epilogue& epilogue = {}) {
     Batch batch(context());
-    return test::error_of([&] { record_gemm(batch, y, x, w, extras); });
+    return test::error_of([&] { record_gemm(batch, y, x, w, epilogue); });
   }
   std::string backward_error(const Tensor& dx, const Tensor& dy, const Tensor& w,
                              const LowRankTerm& term = {}) {

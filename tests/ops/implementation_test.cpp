@@ -86,9 +86,7 @@ TEST(GemmImplementations, OfThePortableVariantAreThePortableOnes) {
     const GemmProduct p{.y = context.allocate({rows, 64}, DType::f32, MemoryTag::scratch),
                         .x = context.allocate({rows, 64}, DType::f32, MemoryTag::scratch),
                         .w = context.allocate({64, 64}, DType::f32, MemoryTag::scratch),
-                        .addend = {},
-                        .bias = {},
-                        .low_rank = {}};
+                        .epilogue = {}};
     EXPECT_EQ(choose_gemm(context, p).name, rows == 1 ? "skinny" : "portable");
   }
 }

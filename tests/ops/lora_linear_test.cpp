@@ -378,6 +378,60 @@ TEST_P(LoraLinear, TheUnfusedReferenceAgreesWithBiasAndResidual) {
   }
 }
 
+// Rows of two adapters and of none, in one of two layers with the same input, each with factors of
+// its columns.
+TEST_P(LoraLinear, RowsOfSeveralAdaptersAreWhatEachAdapterGives) {
+  constexpr std::int64_t kRank = 4, kColumns = 48, kSteps = 64;
+  CLORA_SKIP_UNLESS_AFFORDED(40 * kColumns * kSteps);
+  const auto a = values(2 * kRank * kSteps, 1), bt = values(2 * kRank * kColumns, 2);
+  const auto column_scale = values(kColumns, 3);
+  const Tensor as = up({2, kRank, kSteps}, a), bts = up({2, kRank, kColumns}, bt);
+  for (const std::int64_t rows : {5, 40}) {
+    const std::vector<RowGroup> groups{{0, 2, 1}, {3, rows, 0}};
+    const auto table = row_group_table(rows, groups);
+    const Tensor x = up({rows, kSteps}, values(rows * kSteps, 4));
+    const LinearWeights weights{
+        test::random_weights(DType::bf16, kColumns, kSteps, 5).upload(context()),
+        up({kColumns}, values(kColumns, 6))};
+    LoraOutput together{context().allocate({rows, kColumns}, DType::f32, MemoryTag::scratch),
+                        context().allocate({rows, kRank}, DType::f32, MemoryTag::scratch),
+                        weights,
+                        {as, bts, 0.5F, {}}};
+    together.lora.row_groups =
+        context().upload<std::uint32_t>({rows, 2}, DType::u32, table, MemoryTag::scratch);
+    together.lora.column_scale = up({kColumns}, column_scale);
+    std::vector<LoraOutput> alone;
+    for (int i = 0; i < 3; ++i) {  // adapters 0 and 1, and none
+      alone.push_back({context().allocate({rows, kColumns}, DType::f32, MemoryTag::scratch),
+                       context().allocate({rows, kRank}, DType::f32, MemoryTag::scratch),
+                       weights,
+                       {}});
+      alone.back().lora.column_scale = together.lora.column_scale;
+      if (i == 2) continue;
+      alone.back().lora.a = as.reshape({2 * kRank, kSteps}).rows(i * kRank, kRank);
+      alone.back().lora.bt = bts.reshape({2 * kRank, kColumns}).rows(i * kRank, kRank);
+      alone.back().lora.scale = 0.5F;
+    }
+    LoraOutput same = together;
+    same.y = context().allocate({rows, kColumns}, DType::f32, MemoryTag::scratch);
+    same.s = context().allocate({rows, kRank}, DType::f32, MemoryTag::scratch);
+    run([&](Batch& batch) {
+      record_lora_linears(batch, x, std::vector<LoraOutput>{together, same});
+      for (const LoraOutput& each : alone) {
+        record_lora_linear(batch, each.y, each.s, x, each.weights, each.lora);
+      }
+    });
+    for (const Tensor& y : {together.y, same.y}) {
+      for (std::int64_t m = 0; m < rows; ++m) {
+        const std::size_t of = m < 2 ? 1 : m == 2 ? 2 : 0;
+        expect_close(context().read<float>(y.rows(m, 1)),
+                     to_double(context().read<float>(alone[of].y.rows(m, 1))), tolerance(70),
+                     fmt::format("row {} of {}", m, rows));
+      }
+    }
+  }
+}
+
 // The reference's gradients are the derivatives of its forward.
 TEST(LoraLinearReference, BackwardIsTheDerivative) {
   test::LoraLinearReference layer{3, 4, 5, 2, 0.5, {}, {}, {}, {}};
@@ -445,6 +499,13 @@ TEST_P(LoraLinear, RefusesWhatDoesNotFit) {
   EXPECT_THAT(forward(dropping, f32({4, 2})), HasSubstr("seed_and_step must be"));
   dropping.dropout.probability = 1;
   EXPECT_THAT(forward(dropping, f32({4, 2})), HasSubstr("below 1"));
+  LoraWeights grouped = lora;
+  grouped.row_groups = context().allocate({4, 2}, DType::u32, MemoryTag::scratch);
+  EXPECT_THAT(forward(grouped, f32({4, 2})), HasSubstr("lora.a must be a stack of matrices"));
+  LoraWeights scaled = lora;
+  scaled.column_scale = f32({8});
+  scaled.dropout = {0.5F, context().allocate({2}, DType::u32, MemoryTag::scratch), 1};
+  EXPECT_THAT(forward(scaled, f32({4, 2})), HasSubstr("are for the forward without dropout"));
 
   const LoraGradients gradients{f32({2, 6}), f32({2, 8})};
   const auto backward = [&](const Tensor& dx, const LoraGradients& into, const Tensor& dy,
@@ -463,6 +524,13 @@ TEST_P(LoraLinear, RefusesWhatDoesNotFit) {
               HasSubstr("dx must not alias saved.x"));
   EXPECT_THAT(backward(f32({4, 6}), {f32({2, 6}), f32({3, 8})}, f32({4, 8}), {x, f32({4, 2})}),
               HasSubstr("out must be f32 [2, 8]"));
+  scaled.dropout = {};
+  EXPECT_THAT(test::error_of([&] {
+                Batch batch(context());
+                record_lora_linear_backward(batch, f32({4, 6}), gradients, f32({4, 8}),
+                                            {x, f32({4, 2})}, weights, scaled, Accumulate::no);
+              }),
+              HasSubstr("are for the forward without dropout"));
   EXPECT_THAT(backward(f32({4, 6}), gradients, Tensor(), {x, f32({4, 2})}),
               HasSubstr("dy must be a matrix of f32, bf16 or f16"));
 }

@@ -4,6 +4,7 @@
 //   forward   y [M, C] = bf16(x [M, J]) bf16(alpha w [C, J])^T
 //                        + bf16(s [M, R]) bf16(scale u [R, C]) + addend + bias
 //   backward  y [M, C] = bf16(x [M, J]) bf16(w [J, C]) + bf16(s) bf16(scale u) + addend
+//   with column_scale and row groups: gemm_epilogue.clh
 //   with fuse_shrink, before either        s [M, R] = a_scale bf16(x) bf16(a [R, J])^T
 //
 // Shapes  x [M, J], y and addend [M, C], s [M, R], u [R, C], bias [C]; w [C, J] or [J, C] by rows;
@@ -16,6 +17,8 @@
 //         it to all of its rows. Each tile of rows is converted to pairs once for the current
 //         panels. Each group of columns computes its own s with its first panels: the first group
 //         in s, the others in s_copies.
+//         With row groups, the tiles of the low-rank term begin at the rows of the groups: those of
+//         a group are further steps of its rows only, after all of J.
 // Local   scratch: PANEL_STEPS / 2 rows [32] of pairs for the panels, then a tile of x
 //         [TILE_ROWS][STAGE_STRIDE / 2]
 // Cost    2 M C (J + R) flops, two multiplications a lane and instruction; the conversion of x to
@@ -39,7 +42,6 @@
 #endif
 #include "gemm/cpu/gemm_bf16_shrink_cpu.clh"
 #include "gemm/cpu/gemm_share_cpu.clh"
-#include "gemm/gemm_problem.clh"
 #include "quant/quant_block32.clh"
 #include "gemm/cpu/gemm_packed_columns_cpu.clh"
 #include "transpose16.clh"
@@ -191,12 +193,49 @@ BF16_TARGET void stage_rows(__local uint* stage, __global const float* x, uint s
   }
 }
 
+// y += the low-rank terms of rows m to m_end, which may have several adapters, in panels p0 to p1.
+void add_row_groups(__global float* y, Epilogue epilogue, __global const float* s,
+                    __global const float* u, __global const uint* row_groups, GemmProblem problem,
+                    uint m, uint m_end, uint p0, uint p1, uint block_steps,
+                    __local uint* scratch) {
+  const uint C = problem.N, R = problem.R, panel_size = block_steps / 2 * TILE_COLUMNS;
+  __local uint* stage = scratch + PANEL_STEPS / 2 * TILE_COLUMNS;
+  for (uint group_end; m < m_end; m = group_end) {
+    const uint adapter = row_adapter(row_groups, m);
+    group_end = row_group_end(row_groups, m, m_end);
+    for (uint begin = 0; begin < R && adapter != NO_ADAPTER; begin += block_steps) {
+      const uint end = min(R, begin + block_steps), pairs = (end - begin + 1) / 2;
+      for (uint p = p0; p < p1; ++p) {
+        __local uint* panel = scratch + (p - p0) * panel_size;
+        expand_low_rank(panel, u + (size_t)adapter * R * C, R, p * TILE_COLUMNS, C, begin, end,
+                        problem.scale);
+        fill_panel(panel, pairs);
+      }
+      for (uint tile = m; tile < group_end; tile += TILE_ROWS) {
+        const uint rows = min(group_end - tile, (uint)TILE_ROWS);
+        stage_rows(stage, s + (size_t)tile * R + begin, R, rows, end - begin);
+        fill_stage(stage, pairs);
+        for (uint p = p0; p < p1; ++p) {
+          const uint c0 = p * TILE_COLUMNS;
+          const size_t corner = (size_t)tile * C + c0;
+          make_tile(y + corner, epilogue_at(continued(epilogue, y), corner, c0), C, stage,
+                    pad_pairs(pairs), scratch + (p - p0) * panel_size, rows,
+                    min(C - c0, (uint)TILE_COLUMNS));
+        }
+      }
+    }
+  }
+}
+
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
     __global float* y, __global const float* x, __global const uchar* w,
     __global const float* addend, __global const float* bias, __global float* s,
-    __global const float* u, __global const float* a, __global float* s_copies,
-    GemmProblem problem, GemmTilesShare share, __local uint* scratch) {
-  const uint M = problem.M, C = problem.N, J = problem.K, R = problem.R;
+    __global const float* u, __global const float* a, __global const float* column_scale,
+    __global const uint* row_groups, __global float* s_copies, GemmProblem problem,
+    GemmTilesShare share, __local uint* scratch) {
+  const uint M = problem.M, C = problem.N, J = problem.K;
+  const uint R = problem.has_row_groups ? 0 : problem.R;  // of all rows
+  const Epilogue epilogue = epilogue_of(problem, addend, bias, column_scale);
   const uint backward = problem.backward, fuse_shrink = problem.fuse_shrink;
   const uint block_steps = share.block_steps;
   const uint panels = (C + TILE_COLUMNS - 1) / TILE_COLUMNS;
@@ -250,13 +289,16 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
           const uint c0 = p * TILE_COLUMNS;
           const size_t corner = (size_t)m * C + c0;
           // Later blocks of steps continue from the sums that the first one has stored.
-          __global const float* start = problem.has_addend ? addend + corner : 0;
-          __global const float* from = begin > 0 ? y + corner : start;
-          __global const float* add = begin == 0 && problem.has_bias ? bias + c0 : 0;
-          make_tile(y + corner, from, add, C, stage, pad_pairs(pairs), panel, rows,
+          const Epilogue e =
+              epilogue_at(begin > 0 ? continued(epilogue, y) : epilogue, corner, c0);
+          make_tile(y + corner, e, C, stage, pad_pairs(pairs), panel, rows,
                     min(C - c0, (uint)TILE_COLUMNS));
         }
       }
+    }
+    if (problem.has_row_groups) {
+      add_row_groups(y, epilogue, s, u, row_groups, problem, m_begin, m_end, p0, p1, block_steps,
+                     scratch);
     }
   }
 #ifdef AMX

@@ -2,6 +2,7 @@
 //
 //   forward   y [M, C] = alpha x [M, J] w [C, J]^T + scale s [M, R] u [R, C] + addend + bias
 //   backward  y [M, C] = x [M, J] w [J, C] + scale s u + addend
+//   with column_scale and row groups: gemm_epilogue.clh
 //
 // Shapes  x [M, J], y and addend [M, C], s [M, R], u [R, C], bias [C]; w [C, J] or [J, C] by rows
 // Types   w in any storage type (quant.clh), all else f32
@@ -16,6 +17,8 @@
 //            l |             |             |         the low-rank term is R more steps
 //              +-------------+-------------+
 //   12 rows    x, then s  *   ->  12 x 32 sums, in one to eight micro-tiles (tile_sums_cpu.clh)
+//         With row groups, the tiles of the low-rank term begin at the rows of the groups: those of
+//         a group are further steps of its rows only, after all of J.
 // Cost    2 M C (J + R) flops; w is read once for each range of rows
 // Numerics  f32 fma; the sums of a block of steps are computed in order, then added to y
 //! clc: build on cpu: PANEL_STEPS=4480 BLOCK_STEPS=640 STAGE_STRIDE=656
@@ -27,7 +30,6 @@
 #include "cpu_builtins.clh"
 #include "gemm/cpu/gemm_share_cpu.clh"
 #include "gemm/cpu/gemm_tile_cpu.clh"
-#include "gemm/gemm_problem.clh"
 #include "quant/quant_block32.clh"
 #include "gemm/cpu/gemm_packed_columns_cpu.clh"
 #include "transpose16.clh"
@@ -152,11 +154,45 @@ __attribute__((noinline)) void stage_rows(__local float* stage, __global const f
   }
 }
 
+// y += the low-rank terms of rows m to m_end, which may have several adapters, in panels p0 to p1.
+void add_row_groups(__global float* y, Epilogue epilogue, __global const float* s,
+                    __global const float* u, __global const uint* row_groups, GemmProblem problem,
+                    uint m, uint m_end, uint p0, uint p1, uint block_steps,
+                    __local float* scratch) {
+  const uint C = problem.N, R = problem.R;
+  const uint panel_size = block_steps * TILE_COLUMNS, part = block_steps * PANEL_COLUMNS;
+  __local float* stage = scratch + PANEL_STEPS * TILE_COLUMNS;
+  for (uint group_end; m < m_end; m = group_end) {
+    const uint adapter = row_adapter(row_groups, m);
+    group_end = row_group_end(row_groups, m, m_end);
+    for (uint begin = 0; begin < R && adapter != NO_ADAPTER; begin += block_steps) {
+      const uint end = min(R, begin + block_steps);
+      for (uint p = p0; p < p1; ++p) {
+        expand_low_rank(scratch + (p - p0) * panel_size, u + (size_t)adapter * R * C, part,
+                        p * TILE_COLUMNS, C, begin, end, problem.scale);
+      }
+      for (uint tile = m; tile < group_end; tile += TILE_ROWS) {
+        stage_rows(stage, s, s, tile, group_end, 0, R, begin, end);
+        for (uint p = p0; p < p1; ++p) {
+          const uint c0 = p * TILE_COLUMNS;
+          const size_t corner = (size_t)tile * C + c0;
+          tile_staged(y + corner, epilogue_at(continued(epilogue, y), corner, c0), C, stage,
+                      end - begin, scratch + (p - p0) * panel_size, part,
+                      min(group_end - tile, (uint)TILE_ROWS), min(C - c0, (uint)TILE_COLUMNS));
+        }
+      }
+    }
+  }
+}
+
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
     __global float* y, __global const float* x, __global const uchar* w,
     __global const float* addend, __global const float* bias, __global const float* s,
-    __global const float* u, GemmProblem problem, GemmTilesShare share, __local float* scratch) {
-  const uint M = problem.M, C = problem.N, J = problem.K, R = problem.R;
+    __global const float* u, __global const float* column_scale, __global const uint* row_groups,
+    GemmProblem problem, GemmTilesShare share, __local float* scratch) {
+  const uint M = problem.M, C = problem.N, J = problem.K;
+  const uint R = problem.has_row_groups ? 0 : problem.R;  // of all rows
+  const Epilogue epilogue = epilogue_of(problem, addend, bias, column_scale);
   const uint backward = problem.backward, block_steps = share.block_steps;
   const uint panels = (C + TILE_COLUMNS - 1) / TILE_COLUMNS;
   const uint panel_begin = get_group_id(0) * share.panels_per_group;
@@ -193,23 +229,26 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
           const uint c0 = p * TILE_COLUMNS;
           const size_t corner = (size_t)m * C + c0;
           // Later blocks of steps continue from the sums that the first one has stored.
-          __global const float* start = problem.has_addend ? addend + corner : 0;
-          __global const float* from = begin > 0 ? y + corner : start;
-          __global const float* add = begin == 0 && problem.has_bias ? bias + c0 : 0;
+          const Epilogue e =
+              epilogue_at(begin > 0 ? continued(epilogue, y) : epilogue, corner, c0);
           __global const float* x_at = x + (size_t)m * J + begin;
           __global const float* s_at = s + (size_t)m * R + (end > w_end ? w_end - J : 0);
           if (in_place && narrow) {
-            tile_narrow(y + corner, from, add, C, x_at, J, w_end - begin, s_at, R, end - w_end,
+            tile_narrow(y + corner, e, C, x_at, J, w_end - begin, s_at, R, end - w_end,
                         panel);
           } else if (in_place) {
-            tile_in_place(y + corner, from, add, C, x_at, J, w_end - begin, s_at, R, end - w_end,
+            tile_in_place(y + corner, e, C, x_at, J, w_end - begin, s_at, R, end - w_end,
                           panel, part, TILE_COLUMNS);
           } else {
-            tile_staged(y + corner, from, add, C, stage, end - begin, panel, part, rows,
+            tile_staged(y + corner, e, C, stage, end - begin, panel, part, rows,
                         min(C - c0, (uint)TILE_COLUMNS));
           }
         }
       }
+    }
+    if (problem.has_row_groups) {
+      add_row_groups(y, epilogue, s, u, row_groups, problem, m_begin, m_end, p0, p1, block_steps,
+                     scratch);
     }
   }
 }

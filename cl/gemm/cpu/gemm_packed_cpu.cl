@@ -3,6 +3,7 @@
 //
 //   y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + addend + bias
 //   s = a_scale x [M, K] a [R, K]^T      first, if fuse_shrink; else s is an input
+//   with column_scale and row groups: gemm_epilogue.clh
 //
 // Shapes  x [M, K], y and addend [M, N], s [M, R], u [R, N], bias [N]; N a multiple of 16, K of 64;
 //         R up to RANK_STEPS if the shrink is fused
@@ -13,6 +14,8 @@
 //         with each of its panels of w; RANK_STEPS steps of the low-rank term accompany each block
 //         of steps. Each group computes the s of its rows; the groups with the first panels store
 //         it.
+//         With row groups, the tiles of the low-rank term begin at the rows of the groups: those of
+//         a group are further steps of its rows only, after all of K.
 // Local   scratch: a panel of u [RANK_STEPS][32], then rows of x and s [chunk_rows][STAGE_STRIDE],
 //         with the steps of s from BLOCK_STEPS on; two steps an element with BF16; in blocks with
 //         AMX; then the sums of a fused shrink, floats [chunk_rows][RANK_STEPS]
@@ -41,18 +44,52 @@
 #include "gemm/cpu/gemm_packed_stage_cpu.clh"
 #include "gemm/cpu/gemm_packed_shrink_cpu.clh"
 #include "gemm/cpu/gemm_share_cpu.clh"
-#include "gemm/gemm_problem.clh"
 
 #if !defined(BLOCK_STEPS) || !defined(RANK_STEPS) || !defined(STAGE_STRIDE)
 #error "BLOCK_STEPS, RANK_STEPS and STAGE_STRIDE are required"
 #endif
 
+// y += the low-rank terms of rows m to m_end, at most those that are staged at once, which may have
+// several adapters, in panels p0 to p1.
+void add_row_groups(__global float* y, Epilogue epilogue, __global const float* s,
+                    __global const float* u, __global const uint* row_groups, GemmProblem problem,
+                    __global const ELEMENT* w, uint m, uint m_end, uint p0, uint p1,
+                    __local ELEMENT* scratch) {
+  const uint N = problem.N, R = problem.R;
+  __local ELEMENT* stage = scratch + RANK_STEPS / STEPS_AN_ELEMENT * TILE_COLUMNS;
+  const Epilogue more = continued(epilogue, y);
+  for (uint group_end; m < m_end; m = group_end) {
+    const uint adapter = row_adapter(row_groups, m);
+    group_end = row_group_end(row_groups, m, m_end);
+    for (uint r = 0; r < R && adapter != NO_ADAPTER; r += RANK_STEPS) {
+      const uint r_end = min(R, r + RANK_STEPS);
+      stage_rows(stage, s + (size_t)m * R + r, R, group_end - m, r_end - r);
+      for (uint p = p0; p < p1; ++p) {
+        const uint c0 = p * TILE_COLUMNS, columns = min(N - c0, (uint)TILE_COLUMNS);
+        expand_low_rank(scratch, u + (size_t)adapter * R * N, r, r_end, R, c0, N, problem.scale);
+        for (uint c = 0; c < columns; c += MICRO_COLUMNS) {
+          for (uint i = 0; i < group_end - m;) {
+            const size_t corner = (size_t)(m + i) * N + c0 + c;
+            i += make_tile(y + corner, epilogue_at(more, corner, c0 + c), N, stage, w, 0, 0, 1.0f,
+                           stage + i * STAGE_STRIDE, scratch + c, elements_of(r_end - r),
+                           group_end - m - i, columns - c, s, 0);
+          }
+        }
+      }
+    }
+  }
+}
+
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_packed(
     __global float* y, __global const float* x, __global const ELEMENT* w,
     __global const float* addend, __global const float* bias, __global float* s,
-    __global const float* u, __global const float* a, GemmProblem problem, GemmPackedShare share,
+    __global const float* u, __global const float* a, __global const float* column_scale,
+    __global const uint* row_groups, GemmProblem problem, GemmPackedShare share,
     __local ELEMENT* scratch) {
-  const uint N = problem.N, K = problem.K, R = problem.R, fuse_shrink = problem.fuse_shrink;
+  const uint N = problem.N, K = problem.K;
+  const uint R = problem.has_row_groups ? 0 : problem.R;  // of all rows
+  const Epilogue epilogue = epilogue_of(problem, addend, bias, column_scale);
+  const uint fuse_shrink = problem.fuse_shrink;
   const uint block_steps = share.block_steps, chunk_rows = share.chunk_rows;
   const uint panels = (N + TILE_COLUMNS - 1) / TILE_COLUMNS;
   const uint panel_begin = get_group_id(0) * share.panels_per_group;
@@ -100,12 +137,10 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_packed(
           for (uint i = 0; i < rows;) {
             const size_t corner = (size_t)(m0 + i) * N + c0 + c;
             // Later blocks of steps continue from the sums that the first one has stored.
-            const int first = k == 0;
-            __global const float* start = problem.has_addend ? addend + corner : 0;
-            __global const float* from = first ? start : y + corner;
-            __global const float* add = first && problem.has_bias ? bias + c0 + c : 0;
+            const Epilogue e =
+                epilogue_at(k == 0 ? epilogue : continued(epilogue, y), corner, c0 + c);
             const uint ahead_step = c == 0 && to_prefetch > 0 ? prefetch_step : 0;
-            i += make_tile(y + corner, from, add, N, stage + i * STAGE_STRIDE, strip, to_next,
+            i += make_tile(y + corner, e, N, stage + i * STAGE_STRIDE, strip, to_next,
                            elements_of(steps), problem.alpha, stage_s + i * STAGE_STRIDE,
                            scratch + c, elements_of(r_end - r), rows - i, columns - c, ahead,
                            ahead_step);
@@ -115,6 +150,10 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_packed(
           }
         }
       }
+    }
+    if (problem.has_row_groups) {
+      add_row_groups(y, epilogue, s, u, row_groups, problem, w, m0, m0 + rows, panel_begin,
+                     panel_end, scratch);
     }
   }
 #ifdef AMX

@@ -1,6 +1,7 @@
 // gemm_skinny_cpu: skinny forward products (decoding) on CPU devices.
 //
 //   y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + addend + bias
+//   with column_scale and row groups: gemm_epilogue.clh
 //
 // Shapes  as above; M small
 // Types   w in any storage type (quant.clh), all else f32
@@ -17,7 +18,6 @@
 //!     WEIGHT_PACKED
 #include "cpu_builtins.clh"
 #include "gemm/cpu/gemm_skinny_epilogue_cpu.clh"
-#include "gemm/gemm_problem.clh"
 #include "quant/quant_block32.clh"
 
 float sum_of(float16 v) {
@@ -69,8 +69,10 @@ __attribute__((noinline)) float4 dot_row_4(__global const uchar* row, __global c
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny(
     __global float* y, __global const float* x, __global const uchar* w,
     __global const float* addend, __global const float* bias, __global const float* s,
-    __global const float* u, GemmProblem problem, uint rows_per_group) {
-  const uint M = problem.M, N = problem.N, K = problem.K, R = problem.R;
+    __global const float* u, __global const float* column_scale,
+    __global const uint* row_groups, GemmProblem problem, uint rows_per_group) {
+  const uint M = problem.M, N = problem.N, K = problem.K;
+  const Epilogue epilogue = epilogue_of(problem, addend, bias, column_scale);
   const uint n_begin = get_group_id(0) * rows_per_group;
   const uint n_end = min(N, n_begin + rows_per_group);
   for (uint n0 = n_begin; n0 < n_end; n0 += ROWS_AT_ONCE) {
@@ -92,10 +94,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny(
         }
       }
       for (uint i = 0; i < count; ++i) {
-        const size_t m = m0 + i;
-        finish_row(y + m * N + n0, sums[i], problem.has_addend ? addend + m * N + n0 : 0,
-                   problem.has_bias ? bias + n0 : 0, s + m * R, u + n0, width, N, R, problem.alpha,
-                   problem.scale);
+        finish_row(y, sums[i], epilogue, s, u, row_groups, problem, m0 + i, n0, width);
       }
     }
   }

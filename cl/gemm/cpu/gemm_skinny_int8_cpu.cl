@@ -2,6 +2,7 @@
 // CPUs with avx512_vnni, AVX-VNNI or AVX2.
 //
 //   y [M, N] = alpha x16 [M, K] w [N, K]^T + scale s [M, R] u [R, N] + addend + bias
+//   with column_scale and row groups: gemm_epilogue.clh
 //
 // Shapes  as above; M small, N a multiple of 16, K of 64
 // Types   w quantised blocks, packed (quant_packed.clh), all else f32
@@ -24,7 +25,6 @@
 //!     WEIGHT_PACKED INT8_AVX_VNNI
 #include "gemm/cpu/gemm_skinny_epilogue_cpu.clh"
 #include "gemm/cpu/gemm_int8_cpu.clh"
-#include "gemm/gemm_problem.clh"
 
 #if defined(INT8_AVX2) || defined(INT8_AVX_VNNI)
 #define MOST_ROWS 1  // four rows need twice the registers
@@ -75,9 +75,11 @@ INT8_TARGET void packed_dot_4(float16* sums, __global const uchar* panel, __loca
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny_int8(
     __global float* y, __global const float* x, __global const uchar* w,
     __global const float* addend, __global const float* bias, __global const float* s,
-    __global const float* u, GemmProblem problem, uint panels_per_group, uint rows_held,
+    __global const float* u, __global const float* column_scale,
+    __global const uint* row_groups, GemmProblem problem, uint panels_per_group, uint rows_held,
     __local char* scratch) {
-  const uint M = problem.M, N = problem.N, K = problem.K, R = problem.R;
+  const uint M = problem.M, N = problem.N, K = problem.K;
+  const Epilogue epilogue = epilogue_of(problem, addend, bias, column_scale);
   const uint n_begin = get_group_id(0) * panels_per_group * PACKED_ROWS;
   const uint n_end = min(N, n_begin + panels_per_group * PACKED_ROWS);
   const uint row_bytes = ROW_BYTES(K);
@@ -96,10 +98,8 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny_int8(
 #endif
         if (count == 1) sums[0] = packed_dot(panel, scratch + i0 * row_bytes, K);
         for (uint i = 0; i < count; ++i) {
-          const size_t m = m_held + i0 + i;
-          finish_row(y + m * N + n, (const float*)(sums + i),
-                     problem.has_addend ? addend + m * N + n : 0, problem.has_bias ? bias + n : 0,
-                     s + m * R, u + n, PACKED_ROWS, N, R, problem.alpha, problem.scale);
+          finish_row(y, (const float*)(sums + i), epilogue, s, u, row_groups, problem,
+                     m_held + i0 + i, n, PACKED_ROWS);
         }
         i0 += count;
       }

@@ -2,6 +2,7 @@
 // packed panels (quant_packed.clh), on CPU devices.
 //
 //   y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + addend + bias
+//   with column_scale and row groups: gemm_epilogue.clh
 //
 // Shapes  as above; M small, N a multiple of 16, K of 64
 // Types   w f32 or bf16 (-D WEIGHT_TYPE), packed, all else f32: x is not rounded
@@ -13,7 +14,6 @@
 //! clc: build on cpu: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16} WEIGHT_PACKED
 #include "cpu_builtins.clh"
 #include "gemm/cpu/gemm_skinny_epilogue_cpu.clh"
-#include "gemm/gemm_problem.clh"
 #include "quant/quant.clh"
 
 #if ROWS_AT_ONCE != PACKED_ROWS
@@ -78,8 +78,10 @@ __attribute__((noinline)) void dot_panel_4(__global const uint* panel, __global 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny_packed(
     __global float* y, __global const float* x, __global const uchar* w,
     __global const float* addend, __global const float* bias, __global const float* s,
-    __global const float* u, GemmProblem problem, uint panels_per_group) {
-  const uint M = problem.M, N = problem.N, K = problem.K, R = problem.R;
+    __global const float* u, __global const float* column_scale,
+    __global const uint* row_groups, GemmProblem problem, uint panels_per_group) {
+  const uint M = problem.M, N = problem.N, K = problem.K;
+  const Epilogue epilogue = epilogue_of(problem, addend, bias, column_scale);
   const uint panel_begin = get_group_id(0) * panels_per_group;
   const uint panel_end = min(N / PACKED_ROWS, panel_begin + panels_per_group);
   for (uint at = panel_begin; at < panel_end; ++at) {
@@ -97,10 +99,8 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny_packed(
         }
       }
       for (uint i = 0; i < count; ++i) {
-        const size_t m = m0 + i;
-        finish_row(y + m * N + n0, sums + i * PACKED_ROWS,
-                   problem.has_addend ? addend + m * N + n0 : 0, problem.has_bias ? bias + n0 : 0,
-                   s + m * R, u + n0, PACKED_ROWS, N, R, problem.alpha, problem.scale);
+        finish_row(y, sums + i * PACKED_ROWS, epilogue, s, u, row_groups, problem, m0 + i, n0,
+                   PACKED_ROWS);
       }
     }
   }
