@@ -145,6 +145,38 @@ class WeightInParts : public test::OpTest {
 };
 INSTANTIATE_TEST_SUITE_P(Variants, WeightInParts, test::all_variants(), test::variant_name);
 
+TEST_P(WeightInParts, ScalesColumnsAndHasTheTermsOfRowGroups) {
+  constexpr std::int64_t kColumns = 160, kSteps = 64, kAdapters = 2;
+  const auto w = test::random_weights(DType::f32, kColumns, kSteps, 1);
+  const Weight whole = w.upload(context());
+  const Weight parts = in_parts(context(), w, {}, std::array<std::int64_t, 2>{64, 160});
+  for (const std::int64_t rows : {1, 5, 40}) {
+    const std::array groups{RowGroup{0, 1, 1}, RowGroup{rows / 2, rows, 0}};
+    const auto table = row_group_table(rows, std::span(groups).first(rows == 1 ? 1 : 2));
+    std::vector<std::vector<float>> results;
+    for (const Weight& weight : {parts, whole}) {
+      const Output y(context(), {rows, kColumns});
+      const Tensor s = context().allocate({rows, kRank}, DType::f32, MemoryTag::scratch);
+      const LowRankTerm term{.s = s,
+                             .u = up({kAdapters, kRank, kColumns}, 3),
+                             .a = up({kAdapters, kRank, kSteps}, 4),
+                             .row_groups = context().upload<std::uint32_t>(
+                                 {rows, 2}, DType::u32, table, MemoryTag::scratch)};
+      run([&](Batch& batch) {
+        record_gemm(batch, y.tensor(), up({rows, kSteps}, 2), weight,
+                    {.bias = up({kColumns}, 5),
+                     .residual = up({rows, kColumns}, 6),
+                     .low_rank = term,
+                     .column_scale = up({kColumns}, 7)});
+      });
+      results.push_back(y.values());
+    }
+    test::expect_close(results[0], test::to_double(results[1]),
+                       2 * test::product_tolerance_of(GetParam(), kSteps),
+                       fmt::format("{} rows", rows));
+  }
+}
+
 TEST_P(WeightInParts, HasTheProductsOfTheWholeInEveryStorageTypeAndLayout) {
   constexpr std::array<std::int64_t, 3> kEnds{64, 192, 240};
   for (const DType type : test::kWeightTypes) {
