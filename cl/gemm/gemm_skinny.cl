@@ -27,7 +27,7 @@
 //!     X_TYPE=bf16 Y_TYPE=bf16
 //! clc: build X_TYPE=bf16 Y_TYPE=bf16 GROUP=128 ROWS=4 TEAM_ROWS=2 AHEAD=2 WEIGHT_TYPE=WEIGHT_BF16
 //!     VEC8 COLUMN_SCALE ROW_GROUPS
-//! clc: budget on gfx90a registers<=84 spills=0
+//! clc: budget on gfx90a registers<=104 spills=0
 #include "elements.clh"
 #include "gemm/gemm_epilogue.clh"
 #include "gemm/gemm_problem.clh"
@@ -242,6 +242,7 @@ __attribute__((always_inline)) void skinny_gemm(
 #pragma unroll
     for (uint o = 0; o < OUTPUTS; ++o) sums[o] *= problem.alpha;
 #ifdef ROW_GROUPS
+#pragma unroll 1
     for (uint m = 0; m < ROWS; ++m) {
       const uint adapter = row_adapter(row_groups, min(m, M - 1));
       if (adapter == NO_ADAPTER) continue;
