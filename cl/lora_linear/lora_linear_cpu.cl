@@ -16,11 +16,8 @@
 #include "vectors_cpu.clh"
 
 #define ROWS_AT_ONCE 64
-#define MICRO_COLUMNS (2 * VECTOR_FLOATS)
 #define EDGE_COLUMNS 16
 
-#define EACH_OF_4(F) F(0) F(1) F(2) F(3)
-#define EACH_OF_8(F) EACH_OF_4(F) F(4) F(5) F(6) F(7)
 // Micro-tiles of so many rows of out that their sums fit the registers.
 #if VECTOR_REGISTERS == 32
 #define MICRO_RANKS 8
