@@ -1,6 +1,7 @@
 #include "runtime/programs/program.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "runtime/device/hopper_ptx.hpp"
 #include "runtime/fail.hpp"
@@ -30,6 +31,37 @@ std::vector<cl_device_id> devices_of(cl_program program) {
   return devices;
 }
 
+#if defined(__aarch64__)
+bool is_cpu(cl_device_id device) {
+  cl_device_type type = 0;
+  check_opencl(clGetDeviceInfo(device, CL_DEVICE_TYPE, sizeof type, &type, nullptr),
+               "program: clGetDeviceInfo");
+  return (type & CL_DEVICE_TYPE_CPU) != 0;
+}
+
+// LLVM inlines a function only into functions that have all of its features. On ARM, Debian's pocl
+// 3.1 compiles OpenCL's built-in functions with the features below and programs without them, so
+// that every fma and vload is a call. The #line directive at the beginning of a program's text
+// corrects the numbers of its lines.
+std::array<const char*, 3> with_inlined_builtins(cl_device_id device, const std::string& source) {
+  constexpr const char* kBegin =
+      "#if defined(__aarch64__) && defined(__clang__)\n"
+      "#pragma clang attribute push(__attribute__((target(\"neon,outline-atomics,v8a\"))), "
+      "apply_to = function)\n"
+      "#endif\n";
+  constexpr const char* kEnd =
+      "\n#if defined(__aarch64__) && defined(__clang__)\n"
+      "#pragma clang attribute pop\n"
+      "#endif\n";
+  if (!is_cpu(device)) return {"", source.c_str(), ""};
+  return {kBegin, source.c_str(), kEnd};
+}
+#else
+std::array<const char*, 1> with_inlined_builtins(cl_device_id, const std::string& source) {
+  return {source.c_str()};  // Drivers for other processors inline them.
+}
+#endif
+
 // Errors: build_failed, also if the driver refuses the new PTX.
 std::shared_ptr<const Program> rebuilt_for_hopper(const Program& program, cl_context context,
                                                   cl_device_id device, const std::string& file) {
@@ -51,9 +83,10 @@ std::shared_ptr<const Program> Program::from_source(cl_context context, cl_devic
                                                     const std::string& source,
                                                     const std::string& file,
                                                     const std::string& options) {
-  const char* text = source.c_str();
+  std::array texts = with_inlined_builtins(device, source);
   cl_int status = CL_SUCCESS;
-  OwnedProgram program(clCreateProgramWithSource(context, 1, &text, nullptr, &status));
+  OwnedProgram program(
+      clCreateProgramWithSource(context, texts.size(), texts.data(), nullptr, &status));
   check_opencl(status, "clCreateProgramWithSource");
   status = clBuildProgram(program.get(), 1, &device, options.c_str(), nullptr, nullptr);
   if (status != CL_SUCCESS) {
