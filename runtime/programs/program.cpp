@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "clora/runtime/device/device.hpp"
 #include "runtime/device/hopper_ptx.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/programs/kernel_text.hpp"
@@ -32,13 +33,6 @@ std::vector<cl_device_id> devices_of(cl_program program) {
 }
 
 #if defined(__aarch64__)
-bool is_cpu(cl_device_id device) {
-  cl_device_type type = 0;
-  check_opencl(clGetDeviceInfo(device, CL_DEVICE_TYPE, sizeof type, &type, nullptr),
-               "program: clGetDeviceInfo");
-  return (type & CL_DEVICE_TYPE_CPU) != 0;
-}
-
 // LLVM inlines a function only into functions that have all of its features. On ARM, Debian's pocl
 // 3.1 compiles OpenCL's built-in functions with the features below and programs without them, so
 // that every fma and vload is a call. The #line directive at the beginning of a program's text
@@ -53,7 +47,7 @@ std::array<const char*, 3> with_inlined_builtins(cl_device_id device, const std:
       "\n#if defined(__aarch64__) && defined(__clang__)\n"
       "#pragma clang attribute pop\n"
       "#endif\n";
-  if (!is_cpu(device)) return {"", source.c_str(), ""};
+  if (describe_device(device).kind != DeviceKind::cpu) return {"", source.c_str(), ""};
   return {kBegin, source.c_str(), kEnd};
 }
 #else

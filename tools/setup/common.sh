@@ -43,9 +43,9 @@ quietly() {
   fi
 }
 
-# build_preset PRESET TARGET: configures a preset and builds one target; logs configure_PRESET and
-# build_PRESET.
+# build_preset PRESET TARGET...: configures a preset and builds the targets; logs configure_PRESET
+# and build_PRESET.
 build_preset() {
   quietly "configure_$1" cmake --preset "$1"
-  quietly "build_$1" cmake --build --preset "$1" --target "$2"
+  quietly "build_$1" cmake --build --preset "$1" --target "${@:2}"
 }
