@@ -13,7 +13,7 @@ constexpr test::LayerShapes kSmolLm2{30, 576, 1536, 9, 3, 64, 1024};
 void decode_layers(OpBench& bench, DType type, std::int32_t position, bool fused) {
   Context& context = bench.context();
   // Bit-identical on CPUs; GPUs sum in another order.
-  bench.tolerance = is_for_cpus(context.variant()) ? 0 : 1e-4;
+  bench.tolerance = context.capabilities().cpu ? 0 : 1e-4;
   bench.record([&](BufferSet& set) {
     const Layout layout = preferred_form(context, {kSmolLm2.D, kSmolLm2.D}, type).layout;
     const test::RandomLayers layers(context, kSmolLm2, type, {position, 0}, layout);

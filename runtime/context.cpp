@@ -215,7 +215,8 @@ const Device& Context::device() const noexcept { return state_->device; }
 Variant Context::variant() const noexcept { return state_->variant; }
 const Capabilities& Context::capabilities() const noexcept { return state_->capabilities; }
 DType Context::activation_type() const noexcept {
-  return state_->config.activations.value_or(hands_on_bf16(variant()) ? DType::bf16 : DType::f32);
+  return state_->config.activations.value_or(capabilities().hands_on_bf16() ? DType::bf16
+                                                                            : DType::f32);
 }
 const Hooks& Context::hooks() const noexcept { return state_->config.hooks; }
 const ContextConfig& Context::config() const noexcept { return state_->config; }

@@ -105,7 +105,7 @@ class Context {
   Context& operator=(const Context&) = delete;
 
   const Device& device() const noexcept;
-  // The variant that ops use; never automatic.
+  // The variant that caps the capabilities; never automatic. Describes runs; ops do not ask for it.
   Variant variant() const noexcept;
   // What kernels may use: the device's capabilities, capped by the variant.
   const Capabilities& capabilities() const noexcept;

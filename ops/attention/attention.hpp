@@ -64,7 +64,7 @@ void record_cache_append(Batch& batch, const Tensor& cache, const Tensor& rows,
                          const Tensor& positions);
 
 // Whether products of T queries of head dim E round their operands to bf16.
-bool attention_rounds_to_bf16(Variant variant, std::int64_t T, std::int64_t E);
+bool attention_rounds_to_bf16(const Capabilities& capabilities, std::int64_t T, std::int64_t E);
 
 // The number of splits of the keys of a key head when T is small, on CPU devices.
 std::int64_t attention_decode_splits(const Device& device, std::int64_t rows, std::int64_t G);

@@ -25,7 +25,7 @@ void test_chunks(SelfTest& test, std::int64_t width) {
 const char* bf16_refusal(const AttentionSpec& spec,
                          std::int64_t (AttentionSpec::*scratch)() const) {
   if (spec.decodes()) return "it is for many rows";
-  if (!attention_rounds_to_bf16(spec.context.variant(), spec.T, spec.E)) {
+  if (!attention_rounds_to_bf16(spec.context.capabilities(), spec.T, spec.E)) {
     return "it needs a head dim that is a multiple of 32";
   }
   const auto floats = static_cast<std::size_t>((spec.for_cpus(true).*scratch)());

@@ -184,10 +184,10 @@ Cost attention_cost(const Shape& q, double pairs) {
   return {4 * pairs * heads * width, 2.0 * sizeof(float) * static_cast<double>(q.elements())};
 }
 
-bool attention_rounds_to_bf16(Variant variant, std::int64_t T, std::int64_t E) {
+bool attention_rounds_to_bf16(const Capabilities& capabilities, std::int64_t T, std::int64_t E) {
   if (T <= AttentionSpec::kDecodeRows) return false;
-  if (hands_on_bf16(variant)) return attention_matrix_supports(T, E);
-  return has_cpu_matrix_unit(variant) && E % 32 == 0;
+  if (capabilities.has_gpu_matrices()) return attention_matrix_supports(T, E);
+  return capabilities.bf16_dots && E % 32 == 0;
 }
 
 }  // namespace clora

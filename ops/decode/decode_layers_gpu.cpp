@@ -33,8 +33,8 @@ std::int64_t group_of(const Device& device) {
 std::int64_t groups_of_launch(const Device& device) { return std::max(1U, device.compute_units); }
 
 std::uint64_t local_memory_of(const Device& device) {
-  if (!has_ptx(device)) return device.local_memory_bytes;
-  return device.matrix_unit == MatrixUnit::wgmma ? kLocalBytesHopper : kLocalBytesAmpere;
+  if (device.matrix_unit == MatrixUnit::wgmma) return kLocalBytesHopper;
+  return device.matrix_unit == MatrixUnit::mma ? kLocalBytesAmpere : device.local_memory_bytes;
 }
 
 // Floats of the row that a product reads, or of attention's scratch.

@@ -33,14 +33,14 @@ class ThreadsHold {
 }  // namespace
 
 std::uint32_t co_resident_groups(const CoResidencyFacts& facts) {
-  const bool may = capped(all_capabilities(facts.device), facts.variant).grid_barrier;
-  return may && !facts.adopted && !facts.shares_units ? facts.device.compute_units : 0;
+  const bool may = facts.capabilities.grid_barrier && !facts.adopted && !facts.shares_units;
+  return may ? facts.compute_units : 0;
 }
 
 CoResidencyFacts facts_of(const Context& context) {
   const Device& device = context.device();
-  return {.device = device,
-          .variant = context.variant(),
+  return {.capabilities = context.capabilities(),
+          .compute_units = device.compute_units,
           .adopted = device.index < 0,
           .shares_units = processes_share_units(device)};
 }

@@ -19,8 +19,8 @@ namespace clora {
 
 // The facts that decide it.
 struct CoResidencyFacts {
-  Device device;
-  Variant variant = Variant::portable;
+  Capabilities capabilities;
+  std::uint32_t compute_units = 0;
   bool adopted = false;       // the Context uses a caller's queue
   bool shares_units = false;  // processes share the GPU's units (MPS)
 };

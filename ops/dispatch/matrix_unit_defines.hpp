@@ -17,18 +17,12 @@ struct MatrixUnitChoice {
   bool empty() const noexcept { return unit == MatrixUnit::none; }
 };
 
-// The unit that kernels over matrix_unit.clh (*_matrix.cl) use on this Context; empty if the
-// variant or the device has none. Hopper GPUs have mma.sync, too.
+// The unit that kernels over matrix_unit.clh (*_matrix.cl) use on this Context; empty if it has
+// none. Hopper GPUs have mma.sync, too. AMD's WMMA is one instruction of two units.
 inline MatrixUnitChoice matrix_unit_of(const Context& context) {
-  switch (context.variant()) {
-    case Variant::mma:
-    case Variant::wgmma:
-      return {MatrixUnit::mma};
-    case Variant::matrix:
-      return {context.device().matrix_unit};
-    default:
-      return {};
-  }
+  const Capabilities& has = context.capabilities();
+  if (!has.has_gpu_matrices()) return {};
+  return {has.has_unproven_matrices() ? context.device().matrix_unit : MatrixUnit::mma};
 }
 
 // The -D parameter and LANES of a unit's header.

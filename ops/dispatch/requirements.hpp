@@ -10,10 +10,10 @@ namespace clora {
 
 inline const char* needs_nothing(const Context&) { return nullptr; }
 
-// No kernels of another kind for such work: the variants portable and matrix.
+// No kernels of another kind for such work, which are for CPUs and with PTX.
 inline const char* needs_portable(const Context& context) {
-  const bool plain = context.variant() == Variant::portable || context.variant() == Variant::matrix;
-  return plain ? nullptr : "it is for the variants portable and matrix";
+  const Capabilities& has = context.capabilities();
+  return !has.cpu && !has.ptx ? nullptr : "it is for GPUs without PTX, and the variant portable";
 }
 
 // Kernels for CPU devices: work-groups of one item with wide vectors.

@@ -170,12 +170,12 @@ void warn(const Context& context, const FastKernel& kernel, const SelfTestKey& k
           kernel.name, kernel.file, kernel.options, device.name, device.driver, outcome.complaint,
           key.path().empty() ? ""
                              : fmt::format("; remove {} to test it again", key.path().string()),
-          context.variant() == Variant::matrix ? kPleaseReport : ""));
+          context.capabilities().has_unproven_matrices() ? kPleaseReport : ""));
 }
 
 // Whether the kernel's matrix unit is one that has not been seen to work on such a device.
 bool needs_unit_check(const Context& context, const FastKernel& kernel) {
-  return context.variant() == Variant::matrix && kernel.file != kMatrixUnitCheck;
+  return context.capabilities().has_unproven_matrices() && kernel.file != kMatrixUnitCheck;
 }
 
 }  // namespace
@@ -269,7 +269,7 @@ std::vector<SelfTest::Result> SelfTest::run() {
 }
 
 bool passed_self_test(Context& context, const FastKernel& kernel, const SelfTestRecord& record) {
-  if (context.variant() == Variant::portable) return false;
+  if (context.capabilities().is_plain()) return false;
   if (!context.config().self_test) return true;
   DispatchState& state = dispatch_state_of(context);
   if (state.portable_only) return false;

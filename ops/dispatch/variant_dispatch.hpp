@@ -72,7 +72,7 @@ struct FastKernel {
   std::string_view options = {};     // Defines::text()
 };
 
-// Kernels of the variant `matrix` are tested only if this kernel passed for their unit
+// Kernels for matrix units that are unproven are tested only if this kernel passed for their unit
 // (ops/dispatch/matrix_unit_self_test.hpp).
 constexpr std::string_view kMatrixUnitCheck = "matrix_unit_check.cl";
 

@@ -22,8 +22,8 @@ bool has_f16_s(const GemmProduct& p) { return p.rank() > 0 && p.low_rank().s.typ
 // The kernels for CPUs support only f32, those for matrix units also bf16; the portable ones
 // support all types.
 bool needs_f32(const Context& context, const GemmProduct& p) {
-  if (is_for_cpus(context.variant())) return !p.is_f32();
-  return has_matrix_unit(context.variant()) && has_f16(p);
+  if (context.capabilities().cpu) return !p.is_f32();
+  return context.capabilities().has_gpu_matrices() && has_f16(p);
 }
 
 // Converts operands before and the result after.
@@ -202,7 +202,9 @@ void record_gemm_backward_sum(Batch& batch, const Tensor& dx, std::span<const Ge
   record_products(batch, problems, weights);
 }
 
-bool products_round_to_bf16(const Context& context) { return has_matrix_unit(context.variant()); }
+bool products_round_to_bf16(const Context& context) {
+  return context.capabilities().rounds_products();
+}
 
 Cost gemm_cost(std::int64_t m, const Weight& w) {
   const auto rows = static_cast<double>(m);

@@ -92,8 +92,16 @@ void test_skinny(SelfTest& test, const Tensor& like) {
   }
 }
 
+// The kernels for CPUs in the names of self-tests, which are the keys of the known sums.
+std::string_view cpu_kernels_of(const Context& context) {
+  const Capabilities& has = context.capabilities();
+  if (has.amx) return "amx";
+  if (has.bf16_dots) return "avx512_bf16";
+  return has.integer_dots != IntegerDots::none ? "cpu_int8" : "cpu";
+}
+
 bool tiles_passed(Context& context, const Tensor& w, bool bf16) {
-  const std::string arithmetic = bf16 ? fmt::format("_{}", name_of(context.variant())) : "";
+  const std::string arithmetic = bf16 ? fmt::format("_{}", cpu_kernels_of(context)) : "";
   const std::string name = fmt::format("gemm{}_tiles {}", arithmetic, weight_name(w));
   return passed_self_test(
       context, {bf16 ? kGemmBf16Tiles : kGemmTiles, name, bf16 ? kBf16Tolerance : kF32Tolerance},
@@ -104,7 +112,7 @@ bool packed_passed(Context& context, const Tensor& w) {
   const bool bf16 = w.type() == DType::bf16;
   return passed_self_test(
       context,
-      {kGemmPacked, fmt::format("gemm_packed_{} {}", name_of(context.variant()), weight_name(w)),
+      {kGemmPacked, fmt::format("gemm_packed_{} {}", cpu_kernels_of(context), weight_name(w)),
        bf16 ? kBf16Tolerance : kF32Tolerance},
       [&](SelfTest& test) { test_packed(test, w); });
 }
@@ -128,11 +136,11 @@ bool int8_passed(Context& context, const Tensor& w) {
 
 // Whether operands of the product are rounded to bf16.
 bool rounds(const Context& context, const GemmProduct& p) {
-  return rounds_to_bf16(context.variant(), p.size(), p.backward);
+  return rounds_to_bf16(context.capabilities(), p.size(), p.backward);
 }
 
 bool is_skinny_product(const Context& context, const GemmProduct& p) {
-  return !p.backward && is_skinny(context.variant(), p.rows());
+  return !p.backward && is_skinny(context.capabilities(), p.rows());
 }
 
 bool has_packed_floats(const Tensor& w) {
@@ -229,7 +237,7 @@ const char* packed_refusal(const Context& context, const GemmProduct& p) {
     return "it reads packed weights of the type that is multiplied";
   }
   if (p.epilogue.scale != 1 && context.capabilities().amx) return "matrix tiles do not scale";
-  const bool fits = gemm_packed_tiles(context.device(), context.variant(), bf16).has_value();
+  const bool fits = gemm_packed_tiles(context.device(), context.capabilities(), bf16).has_value();
   return fits ? nullptr : "its tiles exceed the local memory";
 }
 bool packed_cpu_passed(Context& context, const GemmProduct& p) {

@@ -55,8 +55,8 @@ struct TilesPlan {
 };
 
 TilesPlan plan_tiles(const Context& context, const GemmProduct& p, bool bf16) {
-  GemmTiles tiles =
-      bf16 ? gemm_bf16_tiles(context.device(), context.variant()) : gemm_tiles(context.device());
+  GemmTiles tiles = bf16 ? gemm_bf16_tiles(context.device(), context.capabilities())
+                         : gemm_tiles(context.device());
   tiles.shrink_panels = kDotsOverhead * shrink_panels(p);
   return {tiles, share_gemm(p.size(), tiles, context.device())};
 }
@@ -71,7 +71,7 @@ struct PackedPlan {
 PackedPlan plan_packed(const Context& context, const GemmProduct& p) {
   const bool bf16 = p.w.type() == DType::bf16;
   const GemmPackedTiles packed =
-      gemm_packed_tiles(context.device(), context.variant(), bf16).value();
+      gemm_packed_tiles(context.device(), context.capabilities(), bf16).value();
   const GemmSize size{u32(p.rows()), u32(p.columns()), u32(p.k())};
   const GemmTiles tiles{.rows = packed.row_step(),
                         .panel_steps = packed.panel_steps(size),
@@ -196,7 +196,7 @@ void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16) {
   set_weight_type(defines, p.w);
   tiles.define(defines);
   if (!bf16) define_cpu_vectors(defines, context.device());
-  if (bf16 && context.variant() == Variant::amx) defines.set("AMX");
+  if (bf16 && context.capabilities().amx) defines.set("AMX");
   Launch launch = launch_of(p);
   launch.kernel = context.kernel(bf16 ? kGemmBf16Tiles : kGemmTiles, "gemm_tiles", defines);
   launch.grid = single_item_groups(shares.column_groups, shares.row_groups);
@@ -215,7 +215,7 @@ void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16) {
 }
 
 bool gemm_packed_fuses_shrink(const Context& context, const GemmProduct& p) {
-  if (context.variant() == Variant::amx || p.rank() > GemmPackedTiles::kRankSteps) return false;
+  if (context.capabilities().amx || p.rank() > GemmPackedTiles::kRankSteps) return false;
   const PackedPlan plan = plan_packed(context, p);
   return fuses_shrink_cheaply(context, p, plan.shares, plan.rows_per_group);
 }

@@ -55,7 +55,7 @@ std::vector<Argument> gemm_arguments_of_options(const GemmProduct& p, GemmShrink
 // COLUMN_SCALE and ROW_GROUPS (cl/gemm/gemm_epilogue.clh).
 void define_epilogue(Defines& defines, const GemmProduct& p);
 
-// Files of the kernels for certain products or variants.
+// Files of the kernels for certain products or devices.
 inline constexpr std::string_view kGemmSkinnyPortable = "gemm_skinny.cl";
 inline constexpr std::string_view kGemmTiles = "gemm_cpu.cl";
 inline constexpr std::string_view kGemmBf16Tiles = "gemm_bf16_cpu.cl";
@@ -69,7 +69,7 @@ inline constexpr std::string_view kGemmSkinnyInt8 = "gemm_skinny_int8_cpu.cl";
 
 // Any product.
 void record_gemm_portable(Batch& batch, const GemmProduct& p);
-// REQUIRES: forward, is_skinny(Variant::portable, rows). May fuse the shrink if
+// REQUIRES: forward, less than GemmTiles::kSkinnyRowsPortable rows. May fuse the shrink if
 // gemm_skinny_fuses_shrink().
 void record_gemm_skinny_portable(Batch& batch, const GemmProduct& p);
 // The same with PTX; the self-test is that of the product's program.

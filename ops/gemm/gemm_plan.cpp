@@ -60,8 +60,8 @@ GemmTiles gemm_tiles(const Device& device) {
       device);
 }
 
-GemmTiles gemm_bf16_tiles(const Device& device, Variant variant) {
-  const std::uint32_t rows = variant == Variant::amx ? GemmTiles::kAmxRows : GemmTiles::kRows;
+GemmTiles gemm_bf16_tiles(const Device& device, const Capabilities& capabilities) {
+  const std::uint32_t rows = capabilities.amx ? GemmTiles::kAmxRows : GemmTiles::kRows;
   return fit({.rows = rows,
               .panel_steps = panel_steps_in(kPanelBytes, 2),
               .block_steps = 1280,
@@ -88,8 +88,9 @@ std::size_t GemmPackedTiles::scratch_bytes() const {
   return sizeof(float) * (panel + std::size_t{chunk_rows} * (stage_stride() + kRankSteps));
 }
 
-std::optional<GemmPackedTiles> gemm_packed_tiles(const Device& device, Variant variant, bool bf16) {
-  const bool amx = bf16 && variant == Variant::amx;
+std::optional<GemmPackedTiles> gemm_packed_tiles(const Device& device,
+                                                 const Capabilities& capabilities, bool bf16) {
+  const bool amx = bf16 && capabilities.amx;
   GemmPackedTiles packed{.steps_an_element = bf16 ? 2U : 1U};
   // Matrix tiles consume a panel faster than a second-level cache delivers it: a block of it fits
   // the first-level cache.
@@ -106,10 +107,16 @@ std::optional<GemmPackedTiles> gemm_packed_tiles(const Device& device, Variant v
   return packed;
 }
 
-bool rounds_to_bf16(Variant variant, const GemmSize& size, bool backward) {
-  const bool few = !backward && is_skinny(variant, size.rows);
-  if (has_matrix_unit(variant) && !is_for_cpus(variant)) return !few;
-  return has_cpu_matrix_unit(variant) && !few && size.columns > GemmTiles::kNarrowColumns;
+bool is_skinny(const Capabilities& capabilities, std::int64_t rows) {
+  if (capabilities.cpu) return rows < GemmTiles::kSkinnyRows;
+  return rows < (capabilities.has_gpu_matrices() ? GemmTiles::kSkinnyRowsMatrix
+                                                 : GemmTiles::kSkinnyRowsPortable);
+}
+
+bool rounds_to_bf16(const Capabilities& capabilities, const GemmSize& size, bool backward) {
+  if (!backward && is_skinny(capabilities, size.rows)) return false;
+  if (capabilities.has_gpu_matrices()) return true;
+  return capabilities.bf16_dots && size.columns > GemmTiles::kNarrowColumns;
 }
 
 GemmShares share_gemm(const GemmSize& size, const GemmTiles& tiles, const Device& device) {

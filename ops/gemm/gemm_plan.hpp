@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "clora/runtime/device/capabilities.hpp"
 #include "clora/runtime/device/device.hpp"
-#include "clora/runtime/device/variant.hpp"
 #include "clora/runtime/programs/program_cache.hpp"
 
 namespace clora {
@@ -50,19 +50,15 @@ struct GemmTiles {
 // The tiles that fit the device's local memory. The same for every product, so there is one program
 // per storage type.
 GemmTiles gemm_tiles(const Device& device);
-// REQUIRES: a variant that rounds to bf16.
-GemmTiles gemm_bf16_tiles(const Device& device, Variant variant);
+// REQUIRES: bf16_dots.
+GemmTiles gemm_bf16_tiles(const Device& device, const Capabilities& capabilities);
 
-// Whether a forward product of `rows` rows is skinny (small M) in this variant.
-constexpr bool is_skinny(Variant variant, std::int64_t rows) {
-  return rows < (is_for_cpus(variant)       ? GemmTiles::kSkinnyRows
-                 : has_matrix_unit(variant) ? GemmTiles::kSkinnyRowsMatrix
-                                            : GemmTiles::kSkinnyRowsPortable);
-}
+// Whether a forward product of `rows` rows is skinny (small M) for kernels with these capabilities.
+bool is_skinny(const Capabilities& capabilities, std::int64_t rows);
 
-// Whether a product's operands are rounded to bf16 in this variant. Those of skinny forward
-// products are not, nor, on CPUs, those of narrow outputs.
-bool rounds_to_bf16(Variant variant, const GemmSize& size, bool backward);
+// Whether a product's operands are rounded to bf16. Those of skinny forward products are not, nor,
+// on CPUs, those of narrow outputs.
+bool rounds_to_bf16(const Capabilities& capabilities, const GemmSize& size, bool backward);
 
 // The scratch of a work-group of cl/gemm/cpu/gemm_packed_cpu.cl. Rows of x fill half of a
 // second-level cache of 1 MiB, so a panel of w and the output fit next to them.
@@ -88,7 +84,8 @@ struct GemmPackedTiles {
   std::size_t scratch_bytes() const;
 };
 // The tiles with as many rows at once as fit the device's local memory; empty if none fit.
-std::optional<GemmPackedTiles> gemm_packed_tiles(const Device& device, Variant variant, bool bf16);
+std::optional<GemmPackedTiles> gemm_packed_tiles(const Device& device,
+                                                 const Capabilities& capabilities, bool bf16);
 
 // The distribution of one product over work-groups, and its steps at a time.
 struct GemmShares {

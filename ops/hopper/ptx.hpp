@@ -1,6 +1,6 @@
-// Whether kernels may use PTX in their OpenCL C: on NVIDIA GPUs from sm_80 on, unless the Context
-// is portable. The portable variant, which `--precision f32` selects as the reference, is plain
-// OpenCL C.
+// Whether kernels may use PTX in their OpenCL C: if the Context's Capabilities have it, which are
+// those of NVIDIA GPUs from sm_80 on, unless the Context is portable or for CPUs. The portable
+// variant, which `--precision f32` selects as the reference, is plain OpenCL C.
 #pragma once
 
 #include "clora/runtime/context.hpp"
@@ -9,9 +9,6 @@ namespace clora {
 
 // The option that selects PTX in files that also have plain OpenCL C.
 inline constexpr std::string_view kUsePtx = "USE_PTX";
-
-bool has_ptx(const Device& device);
-bool uses_ptx(Variant variant, const Device& device);
 
 // Whether kernels of this Context use PTX now: not while a self-test computes its reference.
 bool uses_ptx(Context& context);

@@ -6,7 +6,6 @@
 #include <array>
 
 #include "ops/dispatch/variant_dispatch.hpp"
-#include "ops/hopper/ptx.hpp"
 #include "ops/hopper/tensor_maps.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/integer_sizes.hpp"
@@ -165,7 +164,7 @@ LoraMatrixChunks lora_matrix_chunks(std::uint32_t row_stages, std::uint32_t stri
 }
 
 const char* lora_gradient_matrix_refusal(const Context& context, const LoraGradientProduct&) {
-  return has_ptx(context.device()) ? nullptr : "it reads tensors by their addresses";
+  return context.capabilities().ptx ? nullptr : "it reads tensors by their addresses";
 }
 
 bool lora_gradient_matrix_passed(Context& context, const LoraGradientProduct& p) {

@@ -132,13 +132,13 @@ WeightForm preferred_form(const Context& context, const Shape& shape, DType type
     return in_integers ? WeightForm{type, Layout::packed} : as_in_file;
   }
   const bool is_float = type == DType::f32 || type == DType::bf16;
-  if (is_float && has_cpu_matrix_unit(context.variant())) return {DType::bf16, Layout::packed};
-  const bool in_place = is_for_cpus(context.variant()) && type == DType::f32;
+  if (is_float && context.capabilities().bf16_dots) return {DType::bf16, Layout::packed};
+  const bool in_place = context.capabilities().cpu && type == DType::f32;
   return in_place ? WeightForm{type, Layout::packed} : as_in_file;
 }
 
 std::size_t weight_alignment_bytes(const Context& context) {
-  return is_for_cpus(context.variant()) ? 1 : 16;
+  return context.capabilities().cpu ? 1 : 16;
 }
 
 void pack_panels(std::span<std::byte> out, std::span<const std::byte> rows, std::int64_t columns,

@@ -36,7 +36,7 @@ struct Shapes {
 Shapes shapes_for(const Context& context) {
   const Device& device = context.device();
   const std::size_t units = std::max(1U, device.compute_units);
-  if (is_for_cpus(context.variant())) {
+  if (context.capabilities().cpu) {
     return {"roofline_peaks_cpu.cl", 16, 12, device.vectors.floats, single_item_groups(4 * units)};
   }
   constexpr std::size_t kGroup = 256, kGroupsPerUnit = 16;
@@ -63,7 +63,7 @@ class Measurement {
   Launch launch(std::string_view file, std::string_view function, const Grid& grid) const {
     Defines defines;
     defines.set("CHAINS", shapes_.chains);
-    if (is_for_cpus(context_.variant())) define_cpu_vectors(defines, context_.device());
+    if (context_.capabilities().cpu) define_cpu_vectors(defines, context_.device());
     return {context_.kernel(file, function, defines), grid, {}, "roofline_peaks"};
   }
   Launch launch(std::string_view function, const Grid& grid) const {
@@ -165,10 +165,10 @@ struct ProductShapes {
 
 ProductShapes product_shapes_for(const Context& context) {
   constexpr std::size_t kGroup = 256, kWarps = kGroup / 32;
-  switch (context.variant()) {
-    case Variant::wgmma:
+  switch (context.capabilities().matrix) {
+    case MatrixInstruction::wgmma:
       return {"roofline_peaks_wgmma.cl", {}, kGroup, 1, 2.0 * 2 * 64 * 256 * 64};
-    case Variant::mma:
+    case MatrixInstruction::mma_sync:
       return {"roofline_peaks_mma.cl", {}, kGroup, 8, 2.0 * 16 * 8 * 16 * 8 * kWarps};
     default:
       break;
@@ -182,7 +182,7 @@ ProductShapes product_shapes_for(const Context& context) {
 }
 
 double Measurement::product_flops_per_second() const {
-  if (context_.variant() == Variant::matrix && !matrix_unit_passed(context_)) return 0;
+  if (context_.capabilities().has_unproven_matrices() && !matrix_unit_passed(context_)) return 0;
   const ProductShapes shapes = product_shapes_for(context_);
   const std::size_t groups = shapes.groups_of_a_unit * context_.device().compute_units;
   const Grid grid = groups_of(shapes.group, groups);
@@ -199,12 +199,10 @@ double Measurement::product_flops_per_second() const {
 }
 
 double Measurement::matrix_flops_per_second() const {
-  if (!is_for_cpus(context_.variant()) && has_matrix_unit(context_.variant())) {
-    return product_flops_per_second();
-  }
-  const bool dots =
-      is_for_cpus(context_.variant()) && can_take(Variant::avx512_bf16, context_.device());
-  if (!dots) return 0;
+  const Capabilities& has = context_.capabilities();
+  if (has.has_gpu_matrices()) return product_flops_per_second();
+  // Peaks are kept for all Contexts of the device: dots are measured also if this one lacks them.
+  if (!has.cpu || !all_capabilities(context_.device()).bf16_dots) return 0;
   static constexpr std::uint32_t kHalfAndMinus = 0xBF003F00U, kHalves = 0x3F003F00U;  // pairs
   return 4 * lanes() * steps_per_second([this](Batch& batch, std::int64_t steps) {
            batch.launch(launch("roofline_peaks_bf16_cpu.cl", "roofline_peaks_dots", shapes_.grid),
@@ -284,7 +282,7 @@ RooflinePeaks peaks_of(const ContextConfig& config) {
   const Device device = select_device(config.device);
   const auto stored = stored_peaks(config.cache_folder, device);
   RooflinePeaks peaks = stored ? *stored : measured_peaks_of(config);
-  if (!has_matrix_unit(resolve(config.variant, config.precision, device))) {
+  if (!capabilities_of(device, config.variant, config.precision).rounds_products()) {
     peaks.matrix_flops_per_second = 0;
   }
   return peaks;

@@ -32,6 +32,11 @@ MatrixInstruction matrix_of(const Device& device) {
   }
 }
 
+// Whether the variant's products of few rows with quantised weights may run in integers.
+bool multiplies_integers(Variant variant) {
+  return variant >= Variant::cpu_int8 && is_for_cpus(variant);
+}
+
 bool has_nvidia_matrices(MatrixInstruction matrix) {
   return matrix == MatrixInstruction::mma_sync || matrix == MatrixInstruction::wgmma;
 }
@@ -86,6 +91,10 @@ Capabilities capped(Capabilities capabilities, Variant variant) {
   capabilities.cpu = false;
   if (variant == Variant::mma) capabilities.matrix = MatrixInstruction::mma_sync;
   return capabilities;
+}
+
+Capabilities capabilities_of(const Device& device, Variant wanted, Precision precision) {
+  return capped(all_capabilities(device), resolve(wanted, precision, device));
 }
 
 std::vector<std::pair<std::string, std::string>> described(const Capabilities& c) {

@@ -33,6 +33,20 @@ struct Capabilities {
   std::uint64_t max_allocation_bytes = 0;
   std::uint64_t local_memory_bytes = 0;
 
+  // Whether large products round their operands to bf16, as every matrix unit does.
+  bool rounds_products() const noexcept { return bf16_dots || has_gpu_matrices(); }
+  // Whether activations that products read are stored as bf16: true if products round them anyway
+  // and the other ops are limited by memory bandwidth.
+  bool hands_on_bf16() const noexcept { return has_gpu_matrices(); }
+  bool has_gpu_matrices() const noexcept { return matrix != MatrixInstruction::none; }
+  // Whether the matrix unit is one that the developers have compiled for and emulated, but not run.
+  bool has_unproven_matrices() const noexcept {
+    return has_gpu_matrices() && matrix != MatrixInstruction::mma_sync &&
+           matrix != MatrixInstruction::wgmma;
+  }
+  // Whether kernels are plain OpenCL C 1.2: those that need more are not used.
+  bool is_plain() const noexcept { return !cpu && !ptx && !has_gpu_matrices(); }
+
   bool operator==(const Capabilities&) const = default;
 };
 
@@ -40,6 +54,8 @@ struct Capabilities {
 Capabilities all_capabilities(const Device& device);
 // What kernels of the variant may use of it. portable: plain OpenCL C 1.2.
 Capabilities capped(Capabilities capabilities, Variant variant);
+// Those of a Context with this configuration. Errors: those of resolve().
+Capabilities capabilities_of(const Device& device, Variant wanted, Precision precision);
 
 // Each capability with its value, for display: {"integer dots", "avx2"}.
 std::vector<std::pair<std::string, std::string>> described(const Capabilities& capabilities);

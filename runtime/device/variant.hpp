@@ -1,4 +1,7 @@
-// Variant: the kind of kernels that a Context's ops use, if a family has several.
+// Variant: the kind of kernels that a Context's ops use, if a family has several. It is the user's
+// name of a cap: a Context resolves it once into its Capabilities
+// (runtime/device/capabilities.hpp), by which implementations are chosen; ops/ and what uses it
+// compare no variants.
 #pragma once
 
 #include <string_view>
@@ -25,19 +28,6 @@ constexpr bool has_matrix_unit(Variant variant) { return variant >= Variant::avx
 // Whether the variant uses kernels for CPU devices.
 constexpr bool is_for_cpus(Variant variant) {
   return variant >= Variant::cpu && variant <= Variant::amx;
-}
-constexpr bool has_cpu_matrix_unit(Variant variant) {
-  return is_for_cpus(variant) && has_matrix_unit(variant);
-}
-// Whether products of few rows with quantised weights may run in integers.
-constexpr bool multiplies_integers(Variant variant) {
-  return variant >= Variant::cpu_int8 && is_for_cpus(variant);
-}
-
-// Whether activations that products read are stored as bf16: true if products round them anyway and
-// the other ops are limited by memory bandwidth.
-constexpr bool hands_on_bf16(Variant variant) {
-  return has_matrix_unit(variant) && !is_for_cpus(variant);
 }
 
 // f32: operands of products keep their 24 bits. automatic: uses the device's matrix unit if it has

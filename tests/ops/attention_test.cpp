@@ -153,7 +153,7 @@ class Attention : public test::OpTest {
     return {dq.values(), dk.values(), dv.values()};
   }
   static bool rounds(const Problem& p) {
-    return attention_rounds_to_bf16(GetParam(), static_cast<std::int64_t>(p.n.T),
+    return attention_rounds_to_bf16(capabilities(), static_cast<std::int64_t>(p.n.T),
                                     static_cast<std::int64_t>(p.n.E));
   }
   void check_forward(const Problem& given, const std::string& what, const Types& types = {}) {

@@ -36,28 +36,36 @@ Device pocl(std::string_view name) {
   return device;
 }
 
+CoResidencyFacts facts(const Device& device, Variant variant) {
+  return {.capabilities = capped(all_capabilities(device), variant),
+          .compute_units = device.compute_units};
+}
+std::uint32_t groups_of(const Device& device, Variant variant) {
+  return co_resident_groups(facts(device, variant));
+}
+
 TEST(CoResidentGroups, AreOnePerUnitIfTheSchedulerIsKnown) {
   for (const Variant variant : {Variant::mma, Variant::wgmma}) {
-    EXPECT_EQ(co_resident_groups({gpu(MatrixUnit::wgmma), variant}), 132U);
+    EXPECT_EQ(groups_of(gpu(MatrixUnit::wgmma), variant), 132U);
   }
-  EXPECT_EQ(co_resident_groups({pocl("pthread-znver3"), Variant::cpu}), 2U);
+  EXPECT_EQ(groups_of(pocl("pthread-znver3"), Variant::cpu), 2U);
 }
 
 TEST(CoResidentGroups, AreNoneIfAnyConditionFails) {
-  EXPECT_EQ(co_resident_groups({gpu(MatrixUnit::wgmma), Variant::portable}), 0U);
-  EXPECT_EQ(co_resident_groups({pocl("pthread-znver3"), Variant::portable}), 0U);
-  EXPECT_EQ(co_resident_groups(
-                {.device = gpu(MatrixUnit::wgmma), .variant = Variant::wgmma, .adopted = true}),
-            0U);
-  EXPECT_EQ(
-      co_resident_groups({.device = pocl("pthread"), .variant = Variant::cpu, .adopted = true}),
-      0U);
-  EXPECT_EQ(co_resident_groups(
-                {.device = gpu(MatrixUnit::mma), .variant = Variant::mma, .shares_units = true}),
-            0U);
-  EXPECT_EQ(co_resident_groups({gpu(MatrixUnit::none), Variant::wgmma}), 0U);
-  EXPECT_EQ(co_resident_groups({pocl("basic"), Variant::cpu}), 0U);
-  EXPECT_EQ(co_resident_groups({device_of("rusticl", DeviceKind::gpu, 8), Variant::cpu}), 0U);
+  EXPECT_EQ(groups_of(gpu(MatrixUnit::wgmma), Variant::portable), 0U);
+  EXPECT_EQ(groups_of(pocl("pthread-znver3"), Variant::portable), 0U);
+  for (CoResidencyFacts each :
+       {facts(gpu(MatrixUnit::wgmma), Variant::wgmma), facts(pocl("pthread"), Variant::cpu)}) {
+    EXPECT_GT(co_resident_groups(each), 0U);
+    each.adopted = true;
+    EXPECT_EQ(co_resident_groups(each), 0U);
+  }
+  CoResidencyFacts shared = facts(gpu(MatrixUnit::mma), Variant::mma);
+  shared.shares_units = true;
+  EXPECT_EQ(co_resident_groups(shared), 0U);
+  EXPECT_EQ(groups_of(gpu(MatrixUnit::none), Variant::wgmma), 0U);
+  EXPECT_EQ(groups_of(pocl("basic"), Variant::cpu), 0U);
+  EXPECT_EQ(groups_of(device_of("rusticl", DeviceKind::gpu, 8), Variant::cpu), 0U);
 }
 
 ContextConfig for_cpus() {
@@ -70,7 +78,7 @@ class CoResidentGroupsOnPocl : public testing::Test {
  protected:
   void SetUp() override {
     const Device device = select_device(config_from_environment().device);
-    if (co_resident_groups({device, Variant::cpu}) == 0 || device.kind != DeviceKind::cpu) {
+    if (groups_of(device, Variant::cpu) == 0 || device.kind != DeviceKind::cpu) {
       GTEST_SKIP() << "not pocl's threaded device";
     }
   }

@@ -143,7 +143,7 @@ TEST_F(OneLaunch, SetsTheFlagIfAGroupDoesNotArrive) {
 class OneLaunchOfManyItems : public testing::Test {
  protected:
   void SetUp() override {
-    if (co_resident_groups({.device = context().device(), .variant = context().variant()}) == 0) {
+    if (co_resident_groups(facts_of(context())) == 0) {
       GTEST_SKIP() << "this device may not run all groups at once";
     }
   }

@@ -69,12 +69,12 @@ class GemmEpilogue : public test::OpTest {
   // An operand rounded as the variant's product rounds it.
   std::vector<double> seen(const Case& c, std::vector<double> v) const {
     const GemmSize of{static_cast<std::uint32_t>(c.m), static_cast<std::uint32_t>(c.n), 1};
-    return rounds_to_bf16(GetParam(), of, false) ? test::rounded_to_bf16(std::move(v))
-                                                 : std::move(v);
+    return rounds_to_bf16(capabilities(), of, false) ? test::rounded_to_bf16(std::move(v))
+                                                     : std::move(v);
   }
 
   double tolerance(const Case& c) const {
-    const bool integers = multiplies_integers(GetParam()) && c.layout == Layout::packed &&
+    const bool integers = multiplies_integers() && c.layout == Layout::packed &&
                           is_quantised(c.weight) && c.m < GemmTiles::kSkinnyRows;
     return test::rounding_of(c.type) + (integers ? 5e-5 : test::tolerance_of(size(c.k + c.rank)));
   }

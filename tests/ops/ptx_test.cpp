@@ -1,7 +1,5 @@
 // PTX in kernels that also have plain OpenCL C: the variant portable never uses it. `--precision
 // f32` and CLORA_VARIANT=portable select that variant.
-#include "ops/hopper/ptx.hpp"
-
 #include <gtest/gtest.h>
 
 #include "clora/ops/decode/decode_layers.hpp"
@@ -28,6 +26,10 @@ Device gpu(MatrixUnit unit) {
   return device;
 }
 
+bool has_ptx(const Device& device, Variant variant) {
+  return capped(all_capabilities(device), variant).ptx;
+}
+
 TEST(Ptx, IsInNoPortableKernelWhateverTheDevice) {
   for (const MatrixUnit unit :
        {MatrixUnit::none, MatrixUnit::avx512_bf16, MatrixUnit::amx, MatrixUnit::mma,
@@ -35,8 +37,8 @@ TEST(Ptx, IsInNoPortableKernelWhateverTheDevice) {
     for (const char* platform : {"NVIDIA CUDA", "Portable Computing Language", "rusticl"}) {
       Device device = gpu(unit);
       device.platform = platform;
-      EXPECT_FALSE(uses_ptx(Variant::portable, device)) << name_of(unit) << " on " << platform;
-      EXPECT_FALSE(uses_ptx(resolve(Variant::automatic, Precision::f32, device), device));
+      EXPECT_FALSE(has_ptx(device, Variant::portable)) << name_of(unit) << " on " << platform;
+      EXPECT_FALSE(capabilities_of(device, Variant::automatic, Precision::f32).ptx);
     }
   }
 }
@@ -45,11 +47,16 @@ TEST(Ptx, IsForNvidiaGpusAlone) {
   for (const Variant variant : kVariants) {
     for (const MatrixUnit unit : {MatrixUnit::none, MatrixUnit::avx512_bf16, MatrixUnit::amx,
                                   MatrixUnit::mfma, MatrixUnit::wmma_gfx12, MatrixUnit::xmx}) {
-      EXPECT_FALSE(uses_ptx(variant, gpu(unit)));
+      EXPECT_FALSE(has_ptx(gpu(unit), variant));
     }
   }
-  EXPECT_TRUE(uses_ptx(Variant::wgmma, gpu(MatrixUnit::wgmma)));
-  EXPECT_TRUE(uses_ptx(Variant::mma, gpu(MatrixUnit::wgmma)));
+  EXPECT_TRUE(has_ptx(gpu(MatrixUnit::wgmma), Variant::wgmma));
+  EXPECT_TRUE(has_ptx(gpu(MatrixUnit::wgmma), Variant::mma));
+}
+
+// Kernels for CPU devices may be forced on a GPU; those next to them are then plain, too.
+TEST(Ptx, IsNotUsedByKernelsForCpus) {
+  EXPECT_FALSE(has_ptx(gpu(MatrixUnit::wgmma), Variant::cpu));
 }
 
 // Every kernel that would use PTX fails to build in this test.

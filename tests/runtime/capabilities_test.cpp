@@ -98,6 +98,41 @@ TEST(Capabilities, OfOtherGpusNameTheirMatrixInstructionAndExtensions) {
   EXPECT_FALSE(of(gpu("Arc", "cl_khr_fp16_of_another_kind")).fp16);
 }
 
+struct Answers {
+  bool rounds = false, hands_on = false, unproven = false, plain = false;
+  bool operator==(const Answers&) const = default;
+};
+Answers answers_of(const Capabilities& c) {
+  return {c.rounds_products(), c.hands_on_bf16(), c.has_unproven_matrices(), c.is_plain()};
+}
+
+TEST(Capabilities, AnswerWhatProductsRoundAndWhichKernelsAreUsed) {
+  EXPECT_EQ(answers_of(of(hopper(), Variant::portable)), (Answers{.plain = true}));
+  EXPECT_EQ(answers_of(of(gpu("Mali", ""))), (Answers{.plain = true}));
+  EXPECT_EQ(answers_of(of(sapphire_rapids(), Variant::cpu)), Answers{});
+  EXPECT_EQ(answers_of(of(sapphire_rapids(), Variant::cpu_int8)), Answers{});
+  for (const Variant variant : {Variant::avx512_bf16, Variant::amx}) {
+    EXPECT_EQ(answers_of(of(sapphire_rapids(), variant)), (Answers{.rounds = true}));
+  }
+  for (const Variant variant : {Variant::mma, Variant::wgmma}) {
+    EXPECT_EQ(answers_of(of(hopper(), variant)), (Answers{.rounds = true, .hands_on = true}));
+  }
+  for (const MatrixUnit unit : {MatrixUnit::mfma, MatrixUnit::wmma_gfx11, MatrixUnit::xmx}) {
+    Device device = gpu("gfx942", "");
+    device.matrix_unit = unit;
+    EXPECT_EQ(answers_of(of(device, Variant::matrix)),
+              (Answers{.rounds = true, .hands_on = true, .unproven = true}));
+  }
+}
+
+TEST(Capabilities, OfAConfigurationAreThoseOfTheVariantThatItResolvesTo) {
+  EXPECT_EQ(capabilities_of(hopper(), Variant::automatic, Precision::automatic),
+            of(hopper(), Variant::wgmma));
+  EXPECT_EQ(capabilities_of(hopper(), Variant::automatic, Precision::f32),
+            of(hopper(), Variant::portable));
+  EXPECT_EQ(capabilities_of(hopper(), Variant::mma, Precision::f32), of(hopper(), Variant::mma));
+}
+
 TEST(Capabilities, AreDescribedByNameAndValue) {
   const auto all = described(of(hopper()));
   EXPECT_NE(

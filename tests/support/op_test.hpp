@@ -26,6 +26,9 @@ bool is_for_this_device(Variant variant);
 class OpTest : public testing::TestWithParam<Variant> {
  protected:
   Context& context() { return context_of(GetParam()); }
+  static const Capabilities& capabilities() { return context_of(GetParam()).capabilities(); }
+  // Whether products of few rows with packed quantised weights round x to 16-bit integers.
+  static bool multiplies_integers() { return capabilities().integer_dots != IntegerDots::none; }
   // Records with f(batch), submits and waits.
   template <class F>
   void run(F f) {

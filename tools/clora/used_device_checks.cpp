@@ -33,26 +33,31 @@ HealthFindings check_choice(const std::vector<Device>& devices, const Device& us
   return found;
 }
 
-std::string_view arithmetic_of(Variant variant) {
-  if (has_matrix_unit(variant)) return "bf16 with sums in f32 (f32 with --precision f32)";
-  if (multiplies_integers(variant)) {
+std::string_view arithmetic_of(const Capabilities& capabilities) {
+  if (capabilities.rounds_products()) {
+    return "bf16 with sums in f32 (f32 with --precision f32)";
+  }
+  if (capabilities.integer_dots != IntegerDots::none) {
     return "f32, in decoding 16-bit integers (f32 with --precision f32)";
   }
   return "f32";
 }
 
-// An invalid CLORA_VARIANT is a finding of check_environment().
-HealthFindings check_variant(const Device& device, std::optional<Variant>& variant) {
+// Sets `capabilities` unless the variant is invalid; an invalid CLORA_VARIANT is a finding of
+// check_environment().
+HealthFindings check_variant(const Device& device, std::optional<Capabilities>& capabilities) {
   const std::string wanted = environment_variable("CLORA_VARIANT");
+  Variant variant = Variant::automatic;
   try {
-    variant = resolve(wanted.empty() ? Variant::automatic : variant_of(wanted),
-                      Precision::automatic, device);
+    if (!wanted.empty()) variant = variant_of(wanted);
+    variant = resolve(variant, Precision::automatic, device);
+    capabilities = capped(all_capabilities(device), variant);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::invalid_argument) return {};
     return {{Health::bad, error.what(), "unset CLORA_VARIANT"}};
   }
-  return {{Health::good, fmt::format("kernels: {}, matrix products in {}", name_of(*variant),
-                                     arithmetic_of(*variant))}};
+  return {{Health::good, fmt::format("kernels: {}, matrix products in {}", name_of(variant),
+                                     arithmetic_of(*capabilities))}};
 }
 
 bool is_of(const CachedProgram& program, const Device& device) {
@@ -112,10 +117,10 @@ HealthFindings check_used_device(const std::vector<Device>& devices, const std::
              "change --device or CLORA_DEVICE to the number of a device above"}};
   }
   HealthFindings found = check_choice(devices, *used, selector);
-  std::optional<Variant> variant;
-  append(found, check_variant(*used, variant));
+  std::optional<Capabilities> capabilities;
+  append(found, check_variant(*used, capabilities));
   append(found, check_compiled(*used));
-  if (variant == Variant::portable) append(found, check_tuned(*used));
+  if (capabilities && capabilities->is_plain()) append(found, check_tuned(*used));
   return found;
 }
 
