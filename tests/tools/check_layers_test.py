@@ -70,6 +70,16 @@ class CheckLayers(unittest.TestCase):
             changes = {"model/families/block.cpp": f"// Variant::cpu\nif ({question}) return;\n"}
             self.expect_fault(changes, "model/families/block.cpp:2: depends on the kernels of")
 
+    def test_an_op_that_asks_for_the_variant_fails(self):
+        for question in ["context.variant() == other", "is_for_cpus(variant)",
+                         "Variant variant = of(context)"]:
+            changes = {"ops/row.cpp": f"// of the variant()\n{question};\n"}
+            self.expect_fault(changes, "ops/row.cpp:2: depends on the variant of a Context")
+
+    def test_an_op_that_asks_for_capabilities_passes(self):
+        changes = {"ops/row.cpp": "if (context.capabilities().ptx) return;\nVariantKernel k;\n"}
+        self.assertEqual(check(changes).returncode, 0)
+
     def test_two_types_of_one_name_fail_with_both_places(self):
         type_of_one_name = "namespace clora {\nstruct Finding {};\n}\n"
         self.expect_fault({"tools/lint.hpp": type_of_one_name, "tools/runs.hpp": type_of_one_name},
