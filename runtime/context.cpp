@@ -228,7 +228,7 @@ BufferPool& Context::pool() noexcept { return state_->pool; }
 Transfer& Context::transfers() noexcept { return state_->transfers; }
 Profiler& Context::profiler() noexcept { return state_->profiler; }
 bool Context::profiling() const noexcept { return state_->config.profile; }
-std::shared_ptr<void>& Context::ops_state() noexcept { return state_->ops; }
+std::shared_ptr<void>& Context::ops_state() const noexcept { return state_->ops; }
 Trace* Context::trace() const noexcept { return state_->config.trace.get(); }
 cl_context Context::opencl_context() const noexcept { return state_->context.get(); }
 cl_command_queue Context::opencl_queue() const noexcept { return state_->queue.get(); }

@@ -12,7 +12,7 @@ namespace clora {
 
 // REQUIRES: T is default-constructible.
 template <class T>
-T& ops_state(Context& context) {
+T& ops_state(const Context& context) {
   using States = std::map<std::type_index, std::shared_ptr<void>>;
   std::shared_ptr<void>& all = context.ops_state();
   if (all == nullptr) all = std::make_shared<States>();

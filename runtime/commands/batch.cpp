@@ -286,4 +286,13 @@ std::string Batch::plan_text() const {
   return state_->temporaries.text();
 }
 
+std::string Batch::launches_text() const {
+  std::string text;
+  for (const Command& command : state_->commands) {
+    const auto* launched = std::get_if<KernelCommand>(&command);
+    if (launched != nullptr) text += launch_text(*launched, state_->context) + '\n';
+  }
+  return text;
+}
+
 }  // namespace clora

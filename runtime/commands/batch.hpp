@@ -155,6 +155,9 @@ class Batch {
   std::size_t live_bytes() const;
   // One line per temporary: name, bytes, lifetime, location. REQUIRES: sealed.
   std::string plan_text() const;
+  // One line per kernel launch: file, function, options, grid, and its arguments, tensors by their
+  // shapes. Equal for two batches that do the same work in the same way on other memory.
+  std::string launches_text() const;
 
  private:
   struct State;

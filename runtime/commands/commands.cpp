@@ -178,6 +178,23 @@ Cost cost_estimated(const UploadCommand& upload) { return transfer_cost(upload.d
 Cost cost_estimated(const CallCommand&) { return {}; }
 Cost cost_estimated(const MarkCommand&) { return {}; }
 
+struct ArgumentText {
+  std::string operator()(const Tensor& tensor) const {
+    return fmt::format("{}{}", name_of(tensor.type()), tensor.shape().text());
+  }
+  std::string operator()(const LocalMemory& local) const {
+    return fmt::format("local {}", local.bytes);
+  }
+  std::string operator()(const ValueBytes& value) const {
+    std::string text = "0x";
+    for (const std::byte byte : value.bytes) {
+      text += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
+    }
+    return text;
+  }
+  std::string operator()(auto number) const { return fmt::format("{}", number); }
+};
+
 }  // namespace
 
 std::vector<Tensor> tensors_of(const Command& command) {
@@ -216,6 +233,17 @@ std::string shape_of(const Command& command) {
     const std::string_view type = tensor.type() == DType::f32 ? "" : name_of(tensor.type());
     text += fmt::format("{}{}{}", text.empty() ? "" : " ", type, tensor.shape().text());
   }
+  return text;
+}
+
+std::string launch_text(const KernelCommand& command, Context& context) {
+  const auto& [kernel, grid, cost, label, uses] = command.launch;
+  const auto source = context.programs().source_of(kernel);
+  std::string text = fmt::format("{} {}{} [{}] by [{}]:", source ? source->file : "",
+                                 kernel.function, source ? ' ' + source->options : "",
+                                 fmt::join(grid.global, ", "), fmt::join(grid.local, ", "));
+  for (const Argument& argument : command.arguments)
+    text += ' ' + std::visit(ArgumentText{}, argument);
   return text;
 }
 

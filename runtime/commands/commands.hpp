@@ -70,6 +70,8 @@ void fetch_ahead(const Command& command) noexcept;
 std::string_view label_of(const Command& command);
 // The shapes of the command's tensors as shown in profiles: "[4, 16] q4_1[16, 16]".
 std::string shape_of(const Command& command);
+// A line of Batch::launches_text().
+std::string launch_text(const KernelCommand& command, Context& context);
 Cost cost_of(const Command& command);
 
 // Leaks the command's OpenCL objects, because a stuck driver may still use them.

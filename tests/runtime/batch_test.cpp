@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "clora/ops/rowwise/rms_norm.hpp"
 #include "tests/support/gate.hpp"
 #include "tests/support/op_test.hpp"
 
@@ -28,6 +29,24 @@ TEST(Batch, CopiesThroughATemporaryAndReplays) {
   context.write(source, std::as_bytes(std::span(other)));
   batch.submit().wait();
   EXPECT_EQ(target.values(), other);
+}
+
+TEST(Batch, DescribesItsLaunchesWithoutTheirMemory) {
+  Context& context = context_of(Variant::portable);
+  const auto text = [&](std::int64_t rows, float eps) {
+    const test::Output y(context, {rows, 8});
+    Batch batch(context);
+    record_rms_norm(
+        batch, y.tensor(),
+        test::upload(context, {rows, 8}, std::vector<float>(8 * static_cast<std::size_t>(rows))),
+        test::upload(context, {8}, std::vector<float>(8)), eps);
+    return batch.launches_text();
+  };
+  EXPECT_THAT(text(2, 0.5F), testing::HasSubstr("rms_norm.cl rms_norm_forward"));
+  EXPECT_THAT(text(2, 0.5F), testing::HasSubstr("f32[2, 8]"));
+  EXPECT_EQ(text(2, 0.5F), text(2, 0.5F));
+  EXPECT_NE(text(2, 0.5F), text(2, 0.25F));
+  EXPECT_NE(text(2, 0.5F), text(3, 0.5F));
 }
 
 TEST(Batch, MakesALibraryCallWithThePlacesOfItsTensorsAtEverySubmit) {
