@@ -9,6 +9,7 @@
 #include "ops/gemm/gemm_groups.hpp"
 #include "ops/hopper/tensor_maps.hpp"
 #include "ops/launch_grids.hpp"
+#include "ops/tuned/costs.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
 
@@ -25,10 +26,6 @@ constexpr std::size_t kItems = 384;
 // Rasterisation group: tile rows walked column by column. Values from 4 to 32 differ by 2 to 4 %,
 // without a clear trend.
 constexpr std::uint32_t kGroupM = 16;
-// Cost of a tile in addition to its columns, in columns: filling the ring and storing.
-constexpr std::uint32_t kTileOverhead = 32;
-// Narrower tiles take as long as this: they wait for x.
-constexpr std::uint32_t kMinCost = 128;
 // Maximum columns of a wgmma accumulator.
 constexpr std::uint32_t kMaxColumns = 256;
 // Shared memory of a work-group: 227 KiB, less the barriers.
@@ -38,16 +35,8 @@ constexpr std::uint32_t kStepRanks = 16;
 constexpr std::uint32_t kBoxRanks = 64;
 // Columns of y that are stored together if its rows are a multiple of them.
 constexpr std::int64_t kAlignedColumns = 8;
-// Cost of a separate launch for the shrink, in columns times boxes of steps: reading a row's box of
-// x, and everything else, about 5 us.
-constexpr double kShrinkRow = 1.0 / 90;
-constexpr double kShrinkLaunch = 1'900;
-// Cost of split-K slices in the same unit, which is about 2.7 ns: filling one more ring and finding
-// the last slice; and per slice stored or added, per column.
-constexpr double kSliceCost = 1'000;
-constexpr double kSliceColumn = 3;
-// With more slices, adding them up takes longer than they save.
-constexpr std::uint32_t kMaxSlices = 16;
+// More slices than any cost can ask for.
+constexpr std::uint32_t kMaxSlices = 64;
 // Counters by which the warp groups of a tile's slices determine which slice is last.
 constexpr std::uint32_t kCountersOfTile = 2;
 
@@ -84,15 +73,14 @@ std::array<std::uint32_t, kMaxProblems> columns_of(Problems problems) {
   return columns;
 }
 
-WgmmaTiles tiles_of(std::uint32_t units, Problems problems, std::uint32_t shrink) {
+WgmmaTiles tiles_of(const WgmmaDevice& device, Problems problems, std::uint32_t shrink) {
   const GemmProduct& p = problems.front();
-  return wgmma_tiles({.rows = u32(p.rows()),
-                      .columns = columns_of(problems),
-                      .units = units,
-                      .shrink = shrink,
-                      .full_boxes = p.backward || p.rank() > std::int64_t{kStepRanks},
-                      .stages_y = p.y.type() == DType::bf16 && is_aligned(p),
-                      .boxes = boxes_of(problems)});
+  return wgmma_tiles(device, {.rows = u32(p.rows()),
+                              .columns = columns_of(problems),
+                              .shrink = shrink,
+                              .full_boxes = p.backward || p.rank() > std::int64_t{kStepRanks},
+                              .stages_y = p.y.type() == DType::bf16 && is_aligned(p),
+                              .boxes = boxes_of(problems)});
 }
 
 // Steps of 16 ranks in the product s u, and in a box of u.
@@ -199,18 +187,22 @@ std::uint32_t tile_count(std::uint32_t rows, std::span<const std::uint32_t> colu
 }
 
 // Tiles of this width with the fastest number of split-K slices that still run all at once.
-WgmmaTiles split_k_tiles(const WgmmaSize& size, std::uint32_t width) {
+WgmmaTiles split_k_tiles(const WgmmaDevice& device, const WgmmaSize& size, std::uint32_t width) {
+  const GemmWgmmaCosts& costs = device.costs;
   WgmmaTiles best{.columns = width, .shrink = size.shrink};
   best.count = tile_count(size.rows, size.columns, width);
   // Columns that are loaded with a box but not multiplied cost half as much.
   const auto held = static_cast<std::uint32_t>(round_up(width, kBoxRows));
   const std::uint32_t idle = size.full_boxes ? (held - width) / 2 : 0;
-  const double box = std::max(width, kMinCost) + idle + size.shrink + kTileOverhead;
-  best.cost = box * size.boxes * divide_up(best.count, size.units);
-  const std::uint32_t most = std::min({kMaxSlices, size.boxes, size.units / best.count});
+  const double columns = std::max<double>(width, costs.least_columns);
+  const double box = columns + idle + size.shrink + costs.tile_columns;
+  best.cost = box * size.boxes * divide_up(best.count, device.units);
+  const auto worthwhile =
+      static_cast<std::uint32_t>(std::min<double>(kMaxSlices, costs.most_slices));
+  const std::uint32_t most = std::min({worthwhile, size.boxes, device.units / best.count});
   for (std::uint32_t slices = 2; slices <= most; ++slices) {
-    const double cost = box * divide_up(size.boxes, slices) + kSliceCost +
-                        kSliceColumn * best.width() * (slices + 1);
+    const double cost = box * divide_up(size.boxes, slices) + costs.slice +
+                        costs.slice_column * best.width() * (slices + 1);
     if (cost < best.cost) {
       best.slices = slices;
       best.cost = cost;
@@ -245,13 +237,17 @@ std::uint32_t WgmmaTiles::staged_bytes() const {
   return kTileRows * staged * std::uint32_t{sizeof(std::uint16_t)};
 }
 
-WgmmaTiles wgmma_tiles(const WgmmaSize& size) {
+WgmmaDevice wgmma_device(const Context& context) {
+  return {units_of(context), costs_of<GemmWgmmaCosts>(context)};
+}
+
+WgmmaTiles wgmma_tiles(const WgmmaDevice& device, const WgmmaSize& size) {
   WgmmaTiles best;
   best.cost = std::numeric_limits<double>::max();
   for (const std::uint32_t width : {64U, 128U, 192U, 224U, 256U}) {
     const bool fits = width + size.shrink <= kMaxColumns;
     if (!fits || (size.shrink > kStepRanks && width % kBoxRows != 0)) continue;
-    const WgmmaTiles tiles = split_k_tiles(size, width);
+    const WgmmaTiles tiles = split_k_tiles(device, size, width);
     if (tiles.cost <= best.cost) best = tiles;
     if (width >= *std::ranges::max_element(size.columns)) break;
   }
@@ -263,10 +259,10 @@ WgmmaTiles wgmma_tiles(const WgmmaSize& size) {
 bool gemm_wgmma_fuses_shrink(const Context& context, const GemmProduct& p) {
   if (p.backward || p.rank() > std::int64_t{kBoxRanks}) return false;
   const Problems one(&p, 1);
-  const std::uint32_t units = units_of(context);
-  const double apart = tiles_of(units, one, 0).cost + kShrinkLaunch +
-                       kShrinkRow * static_cast<double>(p.rows()) * boxes_of(one);
-  return tiles_of(units, one, shrink_of(p)).cost <= apart;
+  const WgmmaDevice device = wgmma_device(context);
+  const double apart = tiles_of(device, one, 0).cost + device.costs.shrink_launch +
+                       device.costs.shrink_row * static_cast<double>(p.rows()) * boxes_of(one);
+  return tiles_of(device, one, shrink_of(p)).cost <= apart;
 }
 
 bool gemm_wgmma_can_group(const Context& context, std::span<const GemmProduct> problems) {
@@ -275,13 +271,14 @@ bool gemm_wgmma_can_group(const Context& context, std::span<const GemmProduct> p
          });
 }
 
-WgmmaProgram gemm_wgmma_program(std::uint32_t units, std::span<const GemmProduct> problems) {
-  const WgmmaTiles tiles = tiles_of(units, problems, shrink_of(problems.front()));
+WgmmaProgram gemm_wgmma_program(const WgmmaDevice& device, std::span<const GemmProduct> problems) {
+  const WgmmaTiles tiles = tiles_of(device, problems, shrink_of(problems.front()));
   return {tiles, defines_of(problems, tiles).text()};
 }
 
 void record_gemm_wgmma(Batch& batch, std::span<const GemmProduct> problems) {
-  record_in_tiles(batch, problems, gemm_wgmma_program(units_of(batch.context()), problems).tiles);
+  record_in_tiles(batch, problems,
+                  gemm_wgmma_program(wgmma_device(batch.context()), problems).tiles);
 }
 
 WgmmaProgram gemm_wgmma_program_like(const WgmmaProgram& program,

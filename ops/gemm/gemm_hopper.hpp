@@ -11,6 +11,36 @@ namespace clora {
 
 inline constexpr std::string_view kGemmWgmma = "gemm_wgmma.cl";
 
+// The costs by which its tiles are chosen (ops/tuned/costs.hpp), in columns of a tile times boxes
+// of 64 K steps, one after another: about 2.7 ns each on an H200.
+struct GemmWgmmaCosts {
+  static constexpr std::string_view kModel = "gemm_wgmma";
+  double tile_columns = 0;   // of a tile next to its own: filling the ring and storing
+  double least_columns = 0;  // narrower tiles take as long as this: they wait for x
+  double shrink_row = 0;     // of a separate launch for the shrink: reading a row's box of x,
+  double shrink_launch = 0;  // and everything else
+  double slice = 0;          // filling one more ring and finding the last slice
+  double slice_column = 0;   // storing or adding a slice, per column
+  double most_slices = 0;    // with more, adding them up takes longer than they save
+
+  static void each(auto& costs, auto f) {
+    f("tile_columns", costs.tile_columns);
+    f("least_columns", costs.least_columns);
+    f("shrink_row", costs.shrink_row);
+    f("shrink_launch", costs.shrink_launch);
+    f("slice", costs.slice);
+    f("slice_column", costs.slice_column);
+    f("most_slices", costs.most_slices);
+  }
+};
+
+// What the plan of a product depends on next to it.
+struct WgmmaDevice {
+  std::uint32_t units = 1;  // compute units of the GPU
+  GemmWgmmaCosts costs;
+};
+WgmmaDevice wgmma_device(const Context& context);
+
 // Any product, or several that satisfy gemm_wgmma_can_group(); the shrink may be fused if
 // gemm_wgmma_fuses_shrink(). REQUIRES: a device with wgmma; gemm_wgmma_passed()
 // (ops/gemm/gemm_wgmma_self_test.hpp), which the caller has checked.
@@ -27,7 +57,6 @@ bool gemm_wgmma_fuses_shrink(const Context& context, const GemmProduct& p);
 struct WgmmaSize {
   std::uint32_t rows = 0;
   std::array<std::uint32_t, 3> columns{};  // of each problem
-  std::uint32_t units = 0;                 // of the GPU
   std::uint32_t shrink = 0;                // columns of a in a tile's accumulator: 0, 16 or 64
   bool full_boxes = false;  // operands are loaded in boxes of 64 x 64: w transposed, or u
   bool stages_y = false;    // tiles of a bf16 y are stored through shared memory
@@ -54,8 +83,7 @@ struct WgmmaProgram {
   WgmmaTiles tiles;
   std::string options;
 };
-// units: compute units of the GPU.
-WgmmaProgram gemm_wgmma_program(std::uint32_t units, std::span<const GemmProduct> problems);
+WgmmaProgram gemm_wgmma_program(const WgmmaDevice& device, std::span<const GemmProduct> problems);
 // The tiling of problems of any size with another program's widths and ring, for its self-test. K
 // is split into at most three slices. If types, extras and ranks are alike, the options are equal.
 WgmmaProgram gemm_wgmma_program_like(const WgmmaProgram& program,
@@ -67,6 +95,6 @@ void record_gemm_wgmma_by(Batch& batch, std::span<const GemmProduct> problems,
 // The width whose last wave of work-groups leaves the least of the GPU idle, with as many ring
 // stages as shared memory allows. If there are fewer tiles than half the compute units, K is split
 // if that saves more than adding the slices costs.
-WgmmaTiles wgmma_tiles(const WgmmaSize& size);
+WgmmaTiles wgmma_tiles(const WgmmaDevice& device, const WgmmaSize& size);
 
 }  // namespace clora

@@ -4,6 +4,7 @@
 #include "ops/dispatch/cpu_vector_defines.hpp"
 #include "ops/dispatch/integer_products.hpp"
 #include "ops/launch_grids.hpp"
+#include "ops/tuned/costs.hpp"
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {
@@ -11,19 +12,15 @@ namespace {
 
 // cl/gemm/cpu/gemm_skinny_cpu.cl processes as many rows of w at once as a packed panel has.
 constexpr auto kRowsAtOnce = static_cast<std::uint32_t>(kPackedRows);
-// Cost of a launch before a product in addition to its own work, in flops of one unit; and the
-// slowdown of a product of up to 16 columns compared with the peak.
-constexpr double kLaunchFlops = 1e6;
-constexpr double kNarrowOverhead = 2;
-// cl/gemm/cpu/shrink_dots_cpu.clh: cost of its dots relative to tiles of as many products: loads,
-// rounding and folds. With this value products of many rows are split by rows, so that each group
-// computes its s once.
-constexpr double kDotsOverhead = 1.7;
 // cl/gemm/cpu/shrink_dots_cpu.clh: 16 pairs.
 constexpr std::int64_t kStepsOfDots = 32;
 
 Launch launch_of(const GemmProduct& p) {
   return {{}, {}, p.cost(), p.backward ? "gemm/backward" : "gemm/forward"};
+}
+
+std::uint32_t units_of(const Context& context) {
+  return std::max(1U, context.device().compute_units);
 }
 
 // The distribution of the packed panels of w over groups.
@@ -40,12 +37,13 @@ double shrink_panels(const GemmProduct& p) {
 // the product.
 bool fuses_shrink_cheaply(const Context& context, const GemmProduct& p, const GemmShares& shares,
                           std::uint32_t rows_per_group) {
-  const std::uint32_t units = std::max(1U, context.device().compute_units);
+  const GemmCpuCosts& costs = costs_of<GemmCpuCosts>(context);
+  const std::uint32_t units = units_of(context);
   const std::uint32_t turns = divide_up(shares.column_groups * shares.row_groups, units);
   const auto flops_a_row = 2.0 * static_cast<double>(p.k() * p.rank());
   const double inside = flops_a_row * turns * rows_per_group;
-  return inside <= kLaunchFlops + (p.rank() <= GemmTiles::kNarrowColumns ? kNarrowOverhead : 1) *
-                                      flops_a_row * static_cast<double>(p.rows()) / units;
+  return inside <= costs.launch_flops + (p.rank() <= GemmTiles::kNarrowColumns ? costs.narrow : 1) *
+                                            flops_a_row * static_cast<double>(p.rows()) / units;
 }
 
 // The plan of cl/gemm/cpu/gemm_cpu.cl or cl/gemm/cpu/gemm_bf16_cpu.cl for one product.
@@ -55,10 +53,10 @@ struct TilesPlan {
 };
 
 TilesPlan plan_tiles(const Context& context, const GemmProduct& p, bool bf16) {
-  GemmTiles tiles = bf16 ? gemm_bf16_tiles(context.device(), context.capabilities())
-                         : gemm_tiles(context.device());
-  tiles.shrink_panels = kDotsOverhead * shrink_panels(p);
-  return {tiles, share_gemm(p.size(), tiles, context.device())};
+  const GemmTiles tiles = bf16 ? gemm_bf16_tiles(context.device(), context.capabilities())
+                               : gemm_tiles(context.device());
+  const GemmShareCosts costs = tiles_costs(costs_of<GemmCpuCosts>(context), bf16, shrink_panels(p));
+  return {tiles, share_gemm(p.size(), tiles, costs, units_of(context))};
 }
 
 // The plan of cl/gemm/cpu/gemm_packed_cpu.cl for one product.
@@ -73,13 +71,8 @@ PackedPlan plan_packed(const Context& context, const GemmProduct& p) {
   const GemmPackedTiles packed =
       gemm_packed_tiles(context.device(), context.capabilities(), bf16).value();
   const GemmSize size{u32(p.rows()), u32(p.columns()), u32(p.k())};
-  const GemmTiles tiles{.rows = packed.row_step(),
-                        .panel_steps = packed.panel_steps(size),
-                        .block_steps = packed.block_steps(),
-                        .expansion_rows = GemmPackedTiles::kExpansionRows,
-                        .staging_panels = GemmPackedTiles::kStagingPanels,
-                        .shrink_panels = shrink_panels(p)};
-  const GemmShares shares = share_gemm(size, tiles, context.device());
+  const GemmShareCosts costs = packed_costs(costs_of<GemmCpuCosts>(context), shrink_panels(p));
+  const GemmShares shares = share_gemm(size, packed.as_tiles(size), costs, units_of(context));
   return {packed, shares, std::min(size.rows, shares.tiles_per_group * packed.row_step())};
 }
 

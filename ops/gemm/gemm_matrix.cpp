@@ -6,6 +6,7 @@
 #include "clora/ops/gemm/bf16_rows.hpp"
 #include "ops/gemm/gemm_groups.hpp"
 #include "ops/launch_grids.hpp"
+#include "ops/tuned/costs.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
 
@@ -33,8 +34,6 @@ constexpr std::uint32_t kHopperUnitBytes = 227 << 10U;
 // Elements of y of a sub-group, of which each lane has an even part in registers: 128 of 255, and
 // on Intel's, whose sub-groups have 16 lanes, 64 of 128.
 constexpr std::uint32_t kMatrixSums = 64 * 64, kXmxSums = 32 * 32;
-// A separate launch for the shrink, next to its own time.
-constexpr double kShrinkLaunch = 4;
 
 std::uint32_t shrink_of(const GemmProduct& p) {
   return p.has_shrink() ? round_up(u32(p.rank()), kStepRanks) : 0;
@@ -217,8 +216,15 @@ void record_in_tiles(Batch& batch, Problems problems, MatrixUnitChoice unit,
   if (tiles.slices > 1) record_sum_of_slices(batch, p, parts, defines);
 }
 
+std::uint32_t unit_bytes(const Device& device, MatrixUnitChoice unit) {
+  if (device.matrix_unit == MatrixUnit::wgmma) return kHopperUnitBytes;
+  if (unit.unit == MatrixUnit::mma) return kMmaUnitBytes;
+  return static_cast<std::uint32_t>(device.local_memory_bytes);
+}
+
 GemmMatrixLaunch launch_of(const GemmMatrixDevice& device, std::vector<GemmProduct> problems) {
-  const GemmMatrixTiles tiles = choose_gemm_matrix_tiles(device.units, size_of(problems));
+  const GemmMatrixTiles tiles =
+      choose_gemm_matrix_tiles(device.units, device.costs, size_of(problems));
   std::string options = defines_of(device.unit, problems, tiles).text();
   return {std::move(problems), {device.unit, tiles, std::move(options)}};
 }
@@ -244,14 +250,12 @@ std::vector<GemmProduct> without_shrinks(Problems problems) {
 }  // namespace
 
 GemmMatrixDevice gemm_matrix_device(const Context& context) {
-  const Device& device = context.device();
-  const std::uint32_t units = std::max(1U, device.compute_units);
   const MatrixUnitChoice unit = matrix_unit_of(context);
-  if (device.matrix_unit == MatrixUnit::wgmma)
-    return {unit, {units, kHopperUnitBytes, kMatrixSums}};
-  if (unit.unit == MatrixUnit::mma) return {unit, {units, kMmaUnitBytes, kMatrixSums}};
-  const auto local_bytes = static_cast<std::uint32_t>(device.local_memory_bytes);
-  return {unit, {units, local_bytes, unit.unit == MatrixUnit::xmx ? kXmxSums : kMatrixSums}};
+  return {unit,
+          {.count = std::max(1U, context.device().compute_units),
+           .local_bytes = unit_bytes(context.device(), unit),
+           .most_sums = unit.unit == MatrixUnit::xmx ? kXmxSums : kMatrixSums},
+          costs_of<GemmMatrixCosts>(context)};
 }
 
 std::vector<GemmMatrixLaunch> gemm_matrix_launches(const GemmMatrixDevice& device,
@@ -263,7 +267,8 @@ std::vector<GemmMatrixLaunch> gemm_matrix_launches(const GemmMatrixDevice& devic
   GemmMatrixLaunch apart = launch_of(device, without_shrinks(problems));
   if (!first.backward && first.rank() <= kMaxShrink) {
     GemmMatrixLaunch fused = launch_of(device, std::move(all));
-    const double time = shrink.program.tiles.time + kShrinkLaunch + apart.program.tiles.time;
+    const double time =
+        shrink.program.tiles.time + device.costs.shrink_launch + apart.program.tiles.time;
     if (fused.program.tiles.time <= time) return {std::move(fused)};
   }
   return {std::move(shrink), std::move(apart)};

@@ -22,6 +22,7 @@ void record_gemm_matrix(Batch& batch, std::span<const GemmProduct> problems);
 struct GemmMatrixDevice {
   MatrixUnitChoice unit;
   GemmMatrixUnits units;
+  GemmMatrixCosts costs;
 };
 GemmMatrixDevice gemm_matrix_device(const Context& context);
 

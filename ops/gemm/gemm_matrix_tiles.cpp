@@ -1,5 +1,7 @@
 #include "ops/gemm/gemm_matrix_tiles.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -8,28 +10,20 @@
 namespace clora {
 namespace {
 
-// Times by docs/decisions/products-on-matrix-units.md. Columns in the order of the struct's
-// members.
-constexpr GemmMatrixTile kTiles[] = {
-    {256, 128, 64, 64, 64, 3, 1, 18.0, 18.0},  // 144 KiB
-    {128, 128, 64, 64, 64, 3, 2, 9.5, 13.0},   // 96 KiB
-    {128, 256, 64, 64, 32, 3, 1, 21.0, 21.0},  // 72 KiB
-    {128, 128, 64, 64, 32, 3, 2, 11.0, 14.0},  // 48 KiB
-    {64, 128, 32, 64, 64, 3, 3, 5.6, 8.0},     // 72 KiB
-    {64, 64, 32, 32, 64, 4, 3, 3.6, 5.0},      // 64 KiB
-    {32, 64, 16, 32, 64, 5, 3, 2.8, 3.5},      // 60 KiB
-    {16, 64, 16, 16, 128, 4, 3, 2.4, 3.0},     // 80 KiB
-    {32, 16, 16, 16, 128, 4, 4, 1.4, 3.5},     // 48 KiB, for adapters' shrinks
-};
-// A tile's filling of the ring and storing, in K steps.
-constexpr double kTileSteps = 96;
-// A second launch adds slices up, and reads and writes them at this speed.
-constexpr double kSumLaunch = 4;
-constexpr double kBytesPerMicrosecond = 2.5e6;
-constexpr std::uint32_t kMaxSlices = 16;
-constexpr std::uint32_t kMinSliceSteps = 256;
-// Columns of a cost more than those of w: their operands are used once, and take registers.
-constexpr double kShrinkColumn = 2;
+// Columns in the order of the struct's members.
+constexpr std::array<GemmMatrixTile, kGemmMatrixTiles> kTiles{{
+    {256, 128, 64, 64, 64, 3, 1},  // 144 KiB
+    {128, 128, 64, 64, 64, 3, 2},  // 96 KiB
+    {128, 256, 64, 64, 32, 3, 1},  // 72 KiB
+    {128, 128, 64, 64, 32, 3, 2},  // 48 KiB
+    {64, 128, 32, 64, 64, 3, 3},   // 72 KiB
+    {64, 64, 32, 32, 64, 4, 3},    // 64 KiB
+    {32, 64, 16, 32, 64, 5, 3},    // 60 KiB
+    {16, 64, 16, 16, 128, 4, 3},   // 80 KiB
+    {32, 16, 16, 16, 128, 4, 4},   // 48 KiB, for adapters' shrinks
+}};
+// More slices than any cost can ask for.
+constexpr std::uint32_t kMaxSlices = 64;
 constexpr std::uint32_t kReservedBytes = 1024;  // of local memory, by each work-group
 
 std::uint32_t resident(const GemmMatrixTile& tile, const GemmMatrixUnits& units,
@@ -39,20 +33,31 @@ std::uint32_t resident(const GemmMatrixTile& tile, const GemmMatrixUnits& units,
   return std::min(tile.most_resident, by_memory);
 }
 
-double time_of_sum(const GemmMatrixSize& size, std::uint32_t slices) {
+double time_of_sum(const GemmMatrixCosts& costs, const GemmMatrixSize& size, std::uint32_t slices) {
   double columns = 0;
   for (const std::uint32_t each : size.columns) columns += each;
-  return kSumLaunch + sizeof(float) * columns * size.rows * (slices + 1) / kBytesPerMicrosecond;
+  return costs.sum_launch + sizeof(float) * columns * size.rows * (slices + 1) / costs.sum_bytes;
 }
 
-double time_of(const GemmMatrixTile& tile, const GemmMatrixUnits& units, const GemmMatrixSize& size,
-               std::uint32_t groups, std::uint32_t slices) {
+// The time of `count` tiles, the i-th of the list, without the sum of their slices.
+double time_of(std::size_t i, const GemmMatrixUnits& units, const GemmMatrixCosts& costs,
+               const GemmMatrixSize& size, std::uint32_t count, std::uint32_t slices) {
+  const GemmMatrixTile& tile = kTiles.at(i);
+  const std::uint32_t groups = count * slices;
   const std::uint32_t at_once = units.count * resident(tile, units, size.shrink);
-  const double shared = divide_up(groups, units.count) * tile.shared_time;
-  const double alone = divide_up(groups, at_once) * tile.alone_time;
-  const double widened = 1 + kShrinkColumn * size.shrink / tile.columns;
-  const double steps = divide_up(size.k, slices) + kTileSteps;
+  const double shared = divide_up(groups, units.count) * costs.shared.at(i);
+  const double alone = divide_up(groups, at_once) * costs.alone.at(i);
+  const double widened = 1 + costs.shrink_column * size.shrink / tile.columns;
+  const double steps = divide_up(size.k, slices) + costs.tile_steps;
   return std::max(shared, alone) * widened * steps / 1000;
+}
+
+// K is split only into slices that are long enough.
+std::uint32_t most_slices(const GemmMatrixCosts& costs, const GemmMatrixSize& size) {
+  if (!size.may_split) return 1;
+  const double long_enough = size.k / std::max(1.0, costs.least_slice_steps);
+  const double most = std::min<double>({long_enough, costs.most_slices, kMaxSlices});
+  return std::max(1U, static_cast<std::uint32_t>(most));
 }
 
 }  // namespace
@@ -61,7 +66,9 @@ std::uint32_t GemmMatrixTile::local_bytes(std::uint32_t shrink) const {
   return stages * steps * (rows + columns + shrink) * std::uint32_t{sizeof(std::uint16_t)};
 }
 
-std::span<const GemmMatrixTile> gemm_matrix_tiles() { return kTiles; }
+std::string GemmMatrixTile::name() const { return fmt::format("{}x{}x{}", rows, columns, steps); }
+
+std::span<const GemmMatrixTile, kGemmMatrixTiles> gemm_matrix_tiles() { return kTiles; }
 
 std::uint32_t gemm_matrix_tile_count(const GemmMatrixTile& tile, const GemmMatrixSize& size) {
   std::uint32_t across = 0;
@@ -69,17 +76,17 @@ std::uint32_t gemm_matrix_tile_count(const GemmMatrixTile& tile, const GemmMatri
   return across * divide_up(size.rows, tile.rows);
 }
 
-GemmMatrixTiles choose_gemm_matrix_tiles(const GemmMatrixUnits& units, const GemmMatrixSize& size) {
+GemmMatrixTiles choose_gemm_matrix_tiles(const GemmMatrixUnits& units, const GemmMatrixCosts& costs,
+                                         const GemmMatrixSize& size) {
   GemmMatrixTiles best;
   best.time = std::numeric_limits<double>::max();
-  for (const GemmMatrixTile& tile : kTiles) {
+  for (std::size_t i = 0; i < kTiles.size(); ++i) {
+    const GemmMatrixTile& tile = kTiles.at(i);
     if (resident(tile, units, size.shrink) == 0) continue;
     const std::uint32_t count = gemm_matrix_tile_count(tile, size);
-    const std::uint32_t most =
-        size.may_split ? std::clamp(size.k / kMinSliceSteps, 1U, kMaxSlices) : 1;
-    for (std::uint32_t slices = 1; slices <= most; ++slices) {
-      double time = time_of(tile, units, size, count * slices, slices);
-      if (slices > 1) time += time_of_sum(size, slices);
+    for (std::uint32_t slices = 1; slices <= most_slices(costs, size); ++slices) {
+      double time = time_of(i, units, costs, size, count, slices);
+      if (slices > 1) time += time_of_sum(costs, size, slices);
       if (time < best.time) best = {tile, size.shrink, count, slices, time};
     }
   }

@@ -14,8 +14,6 @@ constexpr std::uint32_t kStagePaddingBytes = 64;
 
 // The panels expanded at once fit a second-level cache of 1 MiB, with space for other data.
 constexpr std::uint32_t kPanelBytes = 560 << 10U;
-// Cost of staging a row as pairs of bf16, in panels; found by experiment.
-constexpr double kStagingPanels = 0.5;
 
 // Returns a multiple of 32 steps.
 std::uint32_t panel_steps_in(std::uint32_t bytes, std::uint32_t element_bytes) {
@@ -65,8 +63,7 @@ GemmTiles gemm_bf16_tiles(const Device& device, const Capabilities& capabilities
   return fit({.rows = rows,
               .panel_steps = panel_steps_in(kPanelBytes, 2),
               .block_steps = 1280,
-              .element_bytes = 2,
-              .staging_panels = kStagingPanels},
+              .element_bytes = 2},
              device);
 }
 
@@ -81,6 +78,12 @@ void GemmPackedTiles::define(Defines& defines) const {
   defines.set("STAGE_STRIDE", stage_stride());
   if (steps_an_element == 2) defines.set("BF16");
   if (tile_rows == GemmTiles::kAmxRows) defines.set("AMX");
+}
+
+GemmTiles GemmPackedTiles::as_tiles(const GemmSize& size) const {
+  return {.rows = row_step(),
+          .panel_steps = size.columns * (size.k + GemmTiles::kColumns),
+          .block_steps = block_steps()};
 }
 
 std::size_t GemmPackedTiles::scratch_bytes() const {
@@ -119,10 +122,22 @@ bool rounds_to_bf16(const Capabilities& capabilities, const GemmSize& size, bool
   return capabilities.bf16_dots && size.columns > GemmTiles::kNarrowColumns;
 }
 
-GemmShares share_gemm(const GemmSize& size, const GemmTiles& tiles, const Device& device) {
+GemmShareCosts tiles_costs(const GemmCpuCosts& costs, bool bf16, double shrink_panels) {
+  return {.expansion_rows = costs.expansion_rows,
+          .staging_panels = bf16 ? costs.staging_panels : 0,
+          .shrink_panels = costs.dots * shrink_panels};
+}
+
+GemmShareCosts packed_costs(const GemmCpuCosts& costs, double shrink_panels) {
+  return {.expansion_rows = costs.packed_expansion_rows,
+          .staging_panels = costs.packed_staging_panels,
+          .shrink_panels = shrink_panels};
+}
+
+GemmShares share_gemm(const GemmSize& size, const GemmTiles& tiles, const GemmShareCosts& costs,
+                      std::uint32_t units) {
   const std::uint32_t panels = divide_up(size.columns, GemmTiles::kColumns);
   const std::uint32_t row_tiles = divide_up(size.rows, tiles.rows);
-  const std::uint32_t units = std::max(1U, device.compute_units);
   const std::uint32_t blocks = divide_up(size.k, tiles.block_steps);
   GemmShares best;
   best.block_steps = static_cast<std::uint32_t>(round_up(divide_up(size.k, blocks), 32));
@@ -134,9 +149,9 @@ GemmShares share_gemm(const GemmSize& size, const GemmTiles& tiles, const Device
       const std::uint32_t panels_each = divide_up(panels, columns);
       const std::uint32_t tiles_each = divide_up(row_tiles, rows);
       const double rows_each = tiles_each * static_cast<double>(tiles.rows);
-      const double group = rows_each * (panels_each + tiles.shrink_panels +
-                                        tiles.staging_panels * divide_up(panels_each, at_once)) +
-                           panels_each * tiles.expansion_rows;
+      const double group = rows_each * (panels_each + costs.shrink_panels +
+                                        costs.staging_panels * divide_up(panels_each, at_once)) +
+                           panels_each * costs.expansion_rows;
       const double cost = slowest(columns * rows, units, group);
       if (cost > best_cost) continue;
       best_cost = cost;

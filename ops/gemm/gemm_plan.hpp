@@ -17,6 +17,33 @@ struct GemmSize {
   std::uint32_t k = 0;
 };
 
+// The costs by which products are split over the units of a CPU device, and by which a shrink is
+// fused (ops/tuned/costs.hpp). A panel is 32 columns of w; its unit is a row of x that is
+// multiplied with it.
+struct GemmCpuCosts {
+  static constexpr std::string_view kModel = "gemm_cpu";
+  double expansion_rows = 0;         // of expanding a panel: of gemm_cpu.cl and gemm_bf16_cpu.cl,
+  double packed_expansion_rows = 0;  // and of gemm_packed_cpu.cl, which reads it once
+  // Of staging a row for the panels expanded at once, in panels. gemm_cpu.cl stages no pairs.
+  double staging_panels = 0;         // as pairs of bf16, for gemm_bf16_cpu.cl
+  double packed_staging_panels = 0;  // for gemm_packed_cpu.cl
+  // Of the dots of a fused shrink (cl/gemm/cpu/shrink_dots_cpu.clh), relative to tiles of as many
+  // products: loads, rounding and folds.
+  double dots = 0;
+  double launch_flops = 0;  // a launch before a product next to its own work, in flops of a unit
+  double narrow = 0;        // the slowdown of a product of up to 16 columns against wider ones
+
+  static void each(auto& costs, auto f) {
+    f("expansion_rows", costs.expansion_rows);
+    f("packed_expansion_rows", costs.packed_expansion_rows);
+    f("staging_panels", costs.staging_panels);
+    f("packed_staging_panels", costs.packed_staging_panels);
+    f("dots", costs.dots);
+    f("launch_flops", costs.launch_flops);
+    f("narrow", costs.narrow);
+  }
+};
+
 // The scratch of a work-group of cl/gemm/cpu/gemm_cpu.cl and cl/gemm/cpu/gemm_bf16_cpu.cl.
 struct GemmTiles {
   static constexpr std::uint32_t kRows = 12;     // in registers
@@ -37,11 +64,6 @@ struct GemmTiles {
   std::uint32_t panel_steps = 0;    // of all panels that are expanded at once, together
   std::uint32_t block_steps = 0;    // maximum reduction steps at once, a multiple of 32
   std::uint32_t element_bytes = 4;  // of an operand in scratch: f32 or bf16
-  // The cost of expanding a panel, in rows multiplied with it, and of staging a row for the panels
-  // expanded at once, in panels.
-  double expansion_rows = 12;
-  double staging_panels = 0;
-  double shrink_panels = 0;  // the cost of the shrink of a row, in panels
 
   void define(Defines& defines) const;
   std::uint32_t stage_stride() const;  // elements between staged rows
@@ -64,8 +86,6 @@ bool rounds_to_bf16(const Capabilities& capabilities, const GemmSize& size, bool
 // second-level cache of 1 MiB, so a panel of w and the output fit next to them.
 struct GemmPackedTiles {
   static constexpr std::uint32_t kRankSteps = 64;
-  static constexpr double kExpansionRows = 1;  // as in GemmTiles: w is read from memory once
-  static constexpr double kStagingPanels = 0.5;
 
   std::uint32_t steps_an_element = 1;  // 2: pairs of bf16
   std::uint32_t tile_rows = GemmTiles::kRows;
@@ -76,10 +96,8 @@ struct GemmPackedTiles {
   std::uint32_t block_steps() const { return block_elements * steps_an_element; }
   // The granularity of a group's rows: matrix tiles are not split, register tiles may end at any 4.
   std::uint32_t row_step() const { return tile_rows == GemmTiles::kAmxRows ? tile_rows : 4; }
-  // As in GemmTiles, large enough that rows are staged once for all panels.
-  static std::uint32_t panel_steps(const GemmSize& size) {
-    return size.columns * (size.k + GemmTiles::kColumns);
-  }
+  // For share_gemm(). The panels are so long that rows are staged once for all of them.
+  GemmTiles as_tiles(const GemmSize& size) const;
   std::uint32_t stage_stride() const;  // elements between staged rows
   std::size_t scratch_bytes() const;
 };
@@ -96,7 +114,19 @@ struct GemmShares {
   std::uint32_t tiles_per_group = 1;
   std::uint32_t block_steps = 0;
 };
-GemmShares share_gemm(const GemmSize& size, const GemmTiles& tiles, const Device& device);
+// What a group's work costs next to its products, in the units of GemmCpuCosts.
+struct GemmShareCosts {
+  double expansion_rows = 0;  // of a panel
+  double staging_panels = 0;  // of a row, for the panels expanded at once
+  double shrink_panels = 0;   // of the shrink of a row
+};
+// shrink_panels: of the products of a row with a of a fused shrink, in panels; 0 without one.
+GemmShareCosts tiles_costs(const GemmCpuCosts& costs, bool bf16, double shrink_panels);
+GemmShareCosts packed_costs(const GemmCpuCosts& costs, double shrink_panels);
+
+// units: compute units of the device.
+GemmShares share_gemm(const GemmSize& size, const GemmTiles& tiles, const GemmShareCosts& costs,
+                      std::uint32_t units);
 
 // Whether twelve rows of `k` floats map to so few sets of a first-level cache (64 sets of 64 bytes,
 // 8 ways) that reading them in parallel evicts them.

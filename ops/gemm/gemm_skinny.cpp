@@ -8,6 +8,7 @@
 #include "ops/hopper/ptx.hpp"
 #include "ops/hopper/tensor_maps.hpp"
 #include "ops/launch_grids.hpp"
+#include "ops/tuned/costs.hpp"
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {
@@ -24,11 +25,8 @@ constexpr std::int64_t kManyRows = 3;
 // row on an H200: 151936 x 896 takes 76 us (100 with one row per team, 79 with four), 18944 x 3584
 // takes 37 (37, 37), 3584 x 18944 takes 57 (43, 86).
 constexpr std::uint32_t kTeamRows = 2;
-constexpr std::uint32_t kColumnsPerUnit = 64;
 constexpr std::uint32_t kVec8sAhead = 4;  // that an item prefetches, if registers allow
-// Each group repeats the shrink: up to this many multiplications in total and this much local
-// memory, that is faster than a separate launch.
-constexpr double kShrinkProducts = 4.5e6;
+// Local memory of a fused shrink.
 constexpr std::size_t kShrinkBytes = 16 << 10U;
 
 struct Plan {
@@ -59,7 +57,8 @@ Plan plan_of(const Context& context, const GemmProduct& p) {
   Plan plan{.group = static_cast<std::uint32_t>(reduction_group(context.device(), max_items(p))),
             .rows = std::bit_ceil(u32(p.rows()))};
   const std::uint32_t columns = u32(p.columns());
-  if (columns >= units * kColumnsPerUnit) plan.team_rows = kTeamRows;
+  const GemmSkinnyCosts& costs = costs_of<GemmSkinnyCosts>(context);
+  if (columns >= units * costs.team_columns) plan.team_rows = kTeamRows;
   const auto fits = [&] {
     return plan.scratch_bytes() + local_s(p).bytes <= context.device().local_memory_bytes;
   };
@@ -177,7 +176,8 @@ bool ptx_passed(Context& context, const GemmProduct& p, const Plan& plan) {
 bool gemm_skinny_fuses_shrink(const Context& context, const GemmProduct& p) {
   const std::uint32_t groups = groups_with_shrink(context, plan_of(context, p));
   const std::int64_t values = p.rows() * p.rank();
-  return static_cast<double>(values * p.k()) * groups <= kShrinkProducts &&
+  return static_cast<double>(values * p.k()) * groups <=
+             costs_of<GemmSkinnyCosts>(context).shrink_products &&
          static_cast<std::size_t>(values) * sizeof(float) <= kShrinkBytes;
 }
 

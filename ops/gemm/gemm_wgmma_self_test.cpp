@@ -7,8 +7,7 @@
 namespace clora {
 
 bool gemm_wgmma_passed(Context& context, std::span<const GemmProduct> problems) {
-  const std::uint32_t units = std::max(1U, context.device().compute_units);
-  const WgmmaProgram program = gemm_wgmma_program(units, problems);
+  const WgmmaProgram program = gemm_wgmma_program(wgmma_device(context), problems);
   const FastKernel kernel{kGemmWgmma, "gemm_wgmma", kBf16Tolerance, program.options};
   return passed_self_test(context, kernel, [&](SelfTest& test) {
     const std::vector<GemmProduct> small = small_problems_like(test, problems);

@@ -7,6 +7,7 @@
 // Threads: those of the Context.
 #pragma once
 
+#include <span>
 #include <string_view>
 
 #include "clora/runtime/context.hpp"
@@ -24,7 +25,7 @@ struct TunableKernel {
 };
 
 // The values of the entry with the nearest sizes; empty if nothing was measured.
-NamedNumbers tuned_values(Context& context, const TunableKernel& kernel);
+NamedNumbers tuned_values(const Context& context, const TunableKernel& kernel);
 
 // The value of a parameter in `values`, or its default.
 template <class Number>
@@ -32,6 +33,16 @@ Number tuned_or(const NamedNumbers& values, std::string_view name, Number fallba
   const auto found = values.find(name);
   return found == values.end() ? fallback : static_cast<Number>(found->second);
 }
+
+// Plans multiply and add costs: their sums stay finite.
+inline constexpr double kMaxCost = 1e12;
+
+// The costs of the model with all of `names`, each from 0 to kMaxCost: of this device in the
+// user's table, then in the project's, then the project's for other devices. An entry that lacks a
+// name or has another value is passed over.
+// Errors: invalid_argument if the project's table does not have the model.
+NamedCosts tuned_costs(const Context& context, std::string_view model,
+                       std::span<const std::string> names);
 
 // The path of config's own table; empty if nothing is cached on disk.
 std::filesystem::path tuned_table_path(const ContextConfig& config);

@@ -29,6 +29,16 @@ ordered_json json_of(const TunedEntry& entry) {
           {"default_seconds", entry.default_seconds}};
 }
 
+ordered_json json_of(const CostEntry& entry) {
+  ordered_json json{{"model", entry.model},
+                    {"device", entry.device},
+                    {"driver", entry.driver},
+                    {"date", entry.date}};
+  if (entry.for_other_devices) json["for_other_devices"] = true;
+  json["values"] = entry.values;
+  return json;
+}
+
 NamedNumbers numbers_of(const OrderedJsonKeys& object) {
   NamedNumbers numbers;
   for (const auto& [name, value] : object.value().items()) numbers[name] = object.integer(name);
@@ -50,22 +60,41 @@ TunedEntry entry_of(const OrderedJsonKeys& json) {
           .default_seconds = default_seconds_of(json)};
 }
 
+CostEntry cost_entry_of(const OrderedJsonKeys& json) {
+  CostEntry entry{.model = json.text("model"),
+                  .device = json.text("device"),
+                  .driver = json.text("driver"),
+                  .date = json.text("date"),
+                  .for_other_devices = json.find_flag("for_other_devices").value_or(false),
+                  .values = {}};
+  const OrderedJsonKeys values = json.object("values");
+  for (const auto& [name, value] : values.value().items()) entry.values[name] = values.number(name);
+  return entry;
+}
+
 // A table has some hundred kernels, each of its objects fewer than ten keys.
 constexpr JsonLimits kLimits{.bytes = std::size_t{16} << 20U, .depth = 8, .string_bytes = 65536};
+
+// Calls put(keys) for each object of the array `key`.
+void for_each_in(const OrderedJsonKeys& json, std::string_view key, auto put) {
+  const ordered_json* all = json.find(key);
+  if (all == nullptr || !all->is_array()) {
+    json.wrong_kind(key, "an array", all == nullptr ? ordered_json() : *all);
+  }
+  for (std::size_t i = 0; i < all->size(); ++i) {
+    put(OrderedJsonKeys((*all)[i], json.source(), fmt::format("{}[{}]", key, i)));
+  }
+}
 
 TunedTable table_of(const OrderedJsonKeys& json) {
   if (json.text("format") != kFormat || json.integer("version") != kVersion) {
     fail(ErrorCode::invalid_file, "{}: not a tuned table of version {}; create one with 'clc tune'",
          json.source(), kVersion);
   }
-  const ordered_json* kernels = json.find("kernels");
-  if (kernels == nullptr || !kernels->is_array()) {
-    json.wrong_kind("kernels", "an array", kernels == nullptr ? ordered_json() : *kernels);
-  }
   TunedTable table;
-  for (std::size_t i = 0; i < kernels->size(); ++i) {
-    table.put(entry_of({(*kernels)[i], json.source(), fmt::format("kernels[{}]", i)}));
-  }
+  for_each_in(json, "kernels", [&](const OrderedJsonKeys& each) { table.put(entry_of(each)); });
+  if (json.find("costs") == nullptr) return table;  // of an earlier version
+  for_each_in(json, "costs", [&](const OrderedJsonKeys& each) { table.put(cost_entry_of(each)); });
   return table;
 }
 
@@ -134,10 +163,31 @@ void TunedTable::remove(const TunedKernel& kernel) {
                 [&](const TunedEntry& each) { return order_of(each.of) == order_of(kernel); });
 }
 
+const CostEntry* TunedTable::costs_of(std::string_view model, std::string_view device) const {
+  const auto found = std::ranges::find_if(
+      costs_, [&](const CostEntry& each) { return each.model == model && each.device == device; });
+  return found == costs_.end() ? nullptr : &*found;
+}
+
+const CostEntry* TunedTable::costs_for_other_devices(std::string_view model) const {
+  const auto found = std::ranges::find_if(
+      costs_, [&](const CostEntry& each) { return each.model == model && each.for_other_devices; });
+  return found == costs_.end() ? nullptr : &*found;
+}
+
+void TunedTable::put(CostEntry entry) {
+  const auto key = [](const CostEntry& each) { return std::tie(each.model, each.device); };
+  std::erase_if(costs_, [&](const CostEntry& each) { return key(each) == key(entry); });
+  costs_.insert(std::ranges::upper_bound(costs_, key(entry), {}, key), std::move(entry));
+}
+
 std::string TunedTable::text() const {
   ordered_json kernels = ordered_json::array();
   for (const TunedEntry& entry : entries_) kernels.push_back(json_of(entry));
-  const ordered_json json{{"format", kFormat}, {"version", kVersion}, {"kernels", kernels}};
+  ordered_json costs = ordered_json::array();
+  for (const CostEntry& entry : costs_) costs.push_back(json_of(entry));
+  const ordered_json json{
+      {"format", kFormat}, {"version", kVersion}, {"kernels", kernels}, {"costs", costs}};
   return json_text(json, 1) + '\n';
 }
 

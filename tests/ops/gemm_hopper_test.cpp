@@ -9,6 +9,7 @@
 #include "ops/gemm/gemm_wgmma_self_test.hpp"
 #include "ops/lora_linear/lora_gradient_hopper.hpp"
 #include "ops/tensor_overlap.hpp"
+#include "ops/tuned/costs.hpp"
 #include "tests/support/op_test.hpp"
 
 namespace clora {
@@ -16,9 +17,11 @@ namespace {
 
 constexpr std::uint32_t kUnits = 132;  // of an H200
 
+WgmmaDevice h200() { return {kUnits, costs_for_other_devices<GemmWgmmaCosts>()}; }
+
 TEST(WgmmaTiles, TheWidthIsTheOneThatLeavesLeastOfTheGpuIdle) {
   const auto width = [](std::uint32_t rows, std::uint32_t columns, std::uint32_t shrink = 0) {
-    return wgmma_tiles({rows, {columns}, kUnits, shrink}).width();
+    return wgmma_tiles(h200(), {rows, {columns}, shrink}).width();
   };
   EXPECT_EQ(width(8192, 896), 224U);       // four columns of tiles, two waves
   EXPECT_EQ(width(8192, 8192), 256U);      // wide tiles if there are many
@@ -32,7 +35,7 @@ TEST(WgmmaTiles, TheRingIsAsLongAsSharedMemoryAllows) {
   for (const std::uint32_t columns : {16U, 896U, 4096U, 8192U}) {
     for (const bool full_boxes : {false, true}) {
       for (const bool stages_y : {false, true}) {
-        const WgmmaTiles tiles = wgmma_tiles({8192, {columns}, kUnits, 0, full_boxes, stages_y});
+        const WgmmaTiles tiles = wgmma_tiles(h200(), {8192, {columns}, 0, full_boxes, stages_y});
         const std::uint32_t held = full_boxes ? (tiles.columns + 63) / 64 * 64 : tiles.columns;
         const std::uint32_t stage = 128 * (128 + held);
         const std::uint32_t staged = stages_y ? 128 * 2 * (tiles.columns / 64 * 64) : 0;
@@ -47,12 +50,11 @@ TEST(WgmmaTiles, TheRingIsAsLongAsSharedMemoryAllows) {
 TEST(WgmmaTiles, ALongKOfFewTilesIsSplit) {
   const auto cut = [](std::uint32_t rows, std::uint32_t columns, std::uint32_t boxes,
                       std::uint32_t shrink = 0, bool backward = false) {
-    return wgmma_tiles({.rows = rows,
-                        .columns = {columns},
-                        .units = kUnits,
-                        .shrink = shrink,
-                        .full_boxes = backward,
-                        .boxes = boxes});
+    return wgmma_tiles(h200(), {.rows = rows,
+                                .columns = {columns},
+                                .shrink = shrink,
+                                .full_boxes = backward,
+                                .boxes = boxes});
   };
   EXPECT_EQ(cut(1024, 896, 76).slices, 2U);  // 56 tiles fill less than half of the GPU
   EXPECT_EQ(cut(1024, 896, 76).columns, 128U);
@@ -71,7 +73,7 @@ TEST(WgmmaTiles, SlicesHaveStepsAndAllRunAtOnce) {
     for (const std::uint32_t columns : {16U, 200U, 896U, 4864U}) {
       for (const std::uint32_t boxes : {1U, 3U, 47U, 592U}) {
         const WgmmaTiles tiles =
-            wgmma_tiles({.rows = rows, .columns = {columns}, .units = kUnits, .boxes = boxes});
+            wgmma_tiles(h200(), {.rows = rows, .columns = {columns}, .boxes = boxes});
         EXPECT_LE(tiles.slices, boxes);
         if (tiles.slices > 1) {
           EXPECT_LE(tiles.slices * tiles.count, kUnits);
@@ -94,9 +96,8 @@ TEST(WgmmaTiles, TheLongProductsOfGemmTestAreSplit) {
                                              {140, 200, 45},
                                              {40, 100, 48}}) {
     for (const std::uint32_t shrink : {0U, 16U, 64U}) {
-      const WgmmaSize size{
-          .rows = rows, .columns = {columns}, .units = kUnits, .shrink = shrink, .boxes = boxes};
-      EXPECT_GT(wgmma_tiles(size).slices, 1U) << rows << " x " << columns << ", " << shrink;
+      const WgmmaSize size{.rows = rows, .columns = {columns}, .shrink = shrink, .boxes = boxes};
+      EXPECT_GT(wgmma_tiles(h200(), size).slices, 1U) << rows << " x " << columns << ", " << shrink;
     }
   }
 }
@@ -163,7 +164,7 @@ TEST(WgmmaSelfTest, BuildsTheVeryProgramThatRunsForEachPlanOfRealShapes) {
                std::vector<std::pair<std::int64_t, std::vector<std::int64_t>>>{
                    {D, {D, kv, kv}}, {D, {D}}, {D, {F, F}}, {F, {D}}}) {
             const std::vector<GemmProduct> real = products.of(rows, in, out, rank, backward);
-            const WgmmaProgram program = gemm_wgmma_program(kUnits, real);
+            const WgmmaProgram program = gemm_wgmma_program(h200(), real);
             const std::vector<GemmProduct> small = small_problems_like(test, real);
             EXPECT_EQ(gemm_wgmma_program_like(program, small).options, program.options);
             EXPECT_LE(small.front().rows() * small.front().columns(), 64 << 10);

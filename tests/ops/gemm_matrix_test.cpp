@@ -13,6 +13,7 @@
 
 #include "ops/gemm/gemm_groups.hpp"
 #include "ops/gemm/gemm_self_test_problems.hpp"
+#include "ops/tuned/costs.hpp"
 #include "tests/reference/gemm_reference.hpp"
 #include "tests/support/op_test.hpp"
 
@@ -24,8 +25,8 @@ using test::rounded_to_bf16;
 using test::to_double;
 
 // Tiles that build fast, with sub-groups in both dimensions.
-constexpr GemmMatrixTile kSmallTile{32, 64, 16, 32, 32, 3, 1, 0, 0};
-constexpr GemmMatrixTile kWideStages{32, 64, 32, 16, 64, 2, 1, 0, 0};
+constexpr GemmMatrixTile kSmallTile{32, 64, 16, 32, 32, 3, 1};
+constexpr GemmMatrixTile kWideStages{32, 64, 32, 16, 64, 2, 1};
 
 std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
@@ -427,7 +428,7 @@ constexpr GemmMatrixUnits kHopper{132, 227U << 10U}, kAda{128, 100U << 10U},
 GemmMatrixTiles chosen(const GemmMatrixUnits& units, std::uint32_t rows, std::uint32_t columns,
                        std::uint32_t k, std::uint32_t shrink = 0) {
   return choose_gemm_matrix_tiles(
-      units,
+      units, costs_for_other_devices<GemmMatrixCosts>(),
       {.rows = rows, .columns = {columns}, .k = k, .shrink = shrink, .may_split = shrink == 0});
 }
 
@@ -491,6 +492,7 @@ TEST(GemmMatrixSelfTest, BuildsTheVeryProgramThatRunsForEachPlanOfRealShapes) {
   SelfTest test(context);
   std::set<std::string> plans;
   bool fuses = false, launches_shrink = false;
+  const auto costs = costs_for_other_devices<GemmMatrixCosts>();
   for (const GemmMatrixUnits& units : {kHopper, kAda}) {
     for (const auto& [D, kv, F] : {Model{896, 128, 4864}, Model{3584, 512, 18944}}) {
       for (const std::int64_t rows : {24, 512, 8192}) {
@@ -500,7 +502,7 @@ TEST(GemmMatrixSelfTest, BuildsTheVeryProgramThatRunsForEachPlanOfRealShapes) {
                  std::vector<std::pair<std::int64_t, std::vector<std::int64_t>>>{
                      {D, {D, kv, kv}}, {D, {D}}, {D, {F, F}}, {F, {D}}}) {
               const auto real = real_products(batch, rows, in, out, rank, backward);
-              const auto launches = gemm_matrix_launches({{MatrixUnit::mma}, units}, real);
+              const auto launches = gemm_matrix_launches({{MatrixUnit::mma}, units, costs}, real);
               launches_shrink |= launches.size() == 2;
               for (const auto& [problems, program] : launches) {
                 fuses |= program.tiles.shrink > 0;
