@@ -8,6 +8,7 @@
 #include "tools/clc/call/call_options.hpp"
 #include "tools/clc/kernel_file/expression.hpp"
 #include "tools/clc/kernel_file/option_words.hpp"
+#include "tools/clc/tune/cost_search.hpp"
 #include "tools/clc/tune/tune_record.hpp"
 #include "tools/clc/tune/tune_search.hpp"
 #include "tools/clc/tune/tune_space.hpp"
@@ -160,6 +161,28 @@ TEST(ClcTuneSearch, ContinuesAfterCandidatesThatFail) {
     ++tried;
   }
   EXPECT_EQ(tried, found.all.size());
+}
+
+// Plans that split K are twice as fast, and follow from a slice that costs less than 400.
+CostOutcome outcome_of(const NamedCosts& costs) {
+  const bool splits = costs.at("slice") < 400;
+  return {splits ? "split" : "whole", splits ? 1e-3 : 2e-3};
+}
+
+TEST(ClcCostSearch, FindsTheCostsOfTheFasterPlans) {
+  const CostSearchResult found = search_costs({{"launch", 3}, {"slice", 1000}}, outcome_of);
+  EXPECT_LT(found.best.at("slice"), 400);
+  EXPECT_EQ(found.best.at("launch"), 3);
+  EXPECT_EQ(found.first.seconds, 2e-3);
+  EXPECT_EQ(found.last.seconds, 1e-3);
+  EXPECT_THAT(found.without_effect, testing::ElementsAre("launch"));
+}
+
+TEST(ClcCostSearch, KeepsCostsThatNoChangeImproves) {
+  const NamedCosts start{{"launch", 0}, {"slice", 100}};
+  const CostSearchResult found = search_costs(start, outcome_of);
+  EXPECT_EQ(found.best, start);
+  EXPECT_THAT(found.without_effect, testing::ElementsAre("launch")) << "a larger slice is slower";
 }
 
 TEST(ClcTuneRecord, ResumesWhereARunEnded) {

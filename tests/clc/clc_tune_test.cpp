@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/tuned/tuned_table.hpp"
+#include "tests/support/op_test.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
 
@@ -145,6 +146,25 @@ TEST_F(ClcTune, NamesWhatIsMissing) {
   EXPECT_THAT(plain({"--arg", "y=out(i32,1)"}), HasSubstr("--global is required"));
   EXPECT_THAT(plain({"--global", "1", "--arg", "y=out(i32,1)"}),
               HasSubstr("declares nothing to tune"));
+}
+
+TEST_F(ClcTune, OfCostsNamesTheModelsThatAreForOtherDevices) {
+  if (!test::is_for_this_device(Variant::cpu)) GTEST_SKIP() << "for CPU devices";
+  const ProgramResult result = test::run_clc({"tune", "--costs", "gemm_wgmma"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("gemm_wgmma: not on this device: it needs wgmma"));
+}
+
+TEST_F(ClcTune, OfCostsTakesAModelAndNoFile) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"tune"}, {"tune", "gemm.cl", "--costs", "all"}}) {
+    const ProgramResult result = test::run_clc(arguments);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, HasSubstr("requires a kernel file or --costs"));
+  }
+  const ProgramResult unknown = test::run_clc({"tune", "--costs", "gemm_abacus"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("no model is called 'gemm_abacus'"));
 }
 
 }  // namespace

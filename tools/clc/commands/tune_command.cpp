@@ -15,6 +15,7 @@
 #include "tools/clc/call/reference_file.hpp"
 #include "tools/clc/commands/commands.hpp"
 #include "tools/clc/kernel_file/option_words.hpp"
+#include "tools/clc/tune/tune_costs.hpp"
 #include "tools/clc/tune/tune_options.hpp"
 #include "tools/clc/tune/tune_report.hpp"
 #include "tools/clc/tune/tune_search.hpp"
@@ -298,7 +299,14 @@ void add_tune_command(CLI::App& program, Action& action) {
       program.add_subcommand("tune", "Find a kernel's fastest -D values on a device");
   const auto options = std::make_shared<TuneOptions>();
   add_tune_options(*command, *options);
-  command->callback([options, &action] { action = [options] { return Tune(*options)(); }; });
+  command->callback([options, &action] {
+    action = [options] {
+      if (options->call.file.empty() == options->costs.empty()) {
+        throw UsageError("clc tune: requires a kernel file or --costs, and not both");
+      }
+      return options->costs.empty() ? Tune(*options)() : tune_costs(*options);
+    };
+  });
 }
 
 }  // namespace clora

@@ -17,6 +17,7 @@ timed again, alternating with the untuned kernel. The winner is written to the t
 Example:
   clc tune saxpy.cl -D WG=64 -D PER_ITEM=1 --arg n=1000000 --arg a=2 --arg 'x=rand(f32,1000000)'
       --arg 'y=out(f32,1000000)'
+  clc tune --costs all
 Exit codes: 0 success, 1 no candidate works, 2 usage error.)";
 
 void add_search_options(CLI::App& command, TuneOptions& options) {
@@ -64,6 +65,14 @@ void add_reference_options(CLI::App& command, TuneOptions& options) {
 
 void add_tune_options(CLI::App& command, TuneOptions& options) {
   add_call_options(command, options.call);
+  command.get_option("file")->required(false);
+  command
+      .add_option(
+          "--costs", options.costs,
+          "Instead of a kernel, tune the costs by which ops plan launches: of one model, or "
+          "of all")
+      ->type_name("MODEL|all")
+      ->group("Costs");
   add_search_options(command, options);
   add_reference_options(command, options);
   add_result_options(command, options);

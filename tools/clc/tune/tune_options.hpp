@@ -23,6 +23,7 @@ struct TuneOptions {
   double seconds = 0.2;                 // device time per candidate
   std::filesystem::path record, table;  // empty: in the cache folder
   bool fresh = false, dry_run = false;
+  std::string costs;  // a model, or "all": its costs are tuned instead of a kernel; empty: none
 };
 
 // Adds all options and the footer of the help.
