@@ -35,8 +35,8 @@ constexpr std::uint32_t kStepRanks = 16;
 constexpr std::uint32_t kBoxRanks = 64;
 // Columns of y that are stored together if its rows are a multiple of them.
 constexpr std::int64_t kAlignedColumns = 8;
-// More slices than any cost can ask for.
-constexpr std::uint32_t kMaxSlices = 64;
+// Costs cannot ask for more; the kernels were measured up to here.
+constexpr std::uint32_t kMaxSlices = 16;
 // Counters by which the warp groups of a tile's slices determine which slice is last.
 constexpr std::uint32_t kCountersOfTile = 2;
 

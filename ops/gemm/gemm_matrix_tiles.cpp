@@ -22,8 +22,8 @@ constexpr std::array<GemmMatrixTile, kGemmMatrixTiles> kTiles{{
     {16, 64, 16, 16, 128, 4, 3},   // 80 KiB
     {32, 16, 16, 16, 128, 4, 4},   // 48 KiB, for adapters' shrinks
 }};
-// More slices than any cost can ask for.
-constexpr std::uint32_t kMaxSlices = 64;
+// Costs cannot ask for more; the kernels were measured up to here.
+constexpr std::uint32_t kMaxSlices = 16;
 constexpr std::uint32_t kReservedBytes = 1024;  // of local memory, by each work-group
 
 std::uint32_t resident(const GemmMatrixTile& tile, const GemmMatrixUnits& units,
