@@ -179,8 +179,8 @@ class Context {
   // Null unless a launch is still to be captured.
   Capture* capture() const noexcept { return capture_; }
 
-  // State of ops/ for this Context; empty at first, freed with the Context. What ops keep there, such
-  // as tables that they have read, does not change what the Context is.
+  // State of ops/ for this Context; empty at first, freed with the Context. What ops keep there,
+  // such as tables that they have read, does not change what the Context is.
   std::shared_ptr<void>& ops_state() const noexcept;
   // For TraceSpan; null if ContextConfig::trace is null.
   Trace* trace() const noexcept;

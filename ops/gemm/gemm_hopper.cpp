@@ -194,11 +194,11 @@ WgmmaTiles split_k_tiles(const WgmmaDevice& device, const WgmmaSize& size, std::
   // Columns that are loaded with a box but not multiplied cost half as much.
   const auto held = static_cast<std::uint32_t>(round_up(width, kBoxRows));
   const std::uint32_t idle = size.full_boxes ? (held - width) / 2 : 0;
-  const double columns = std::max<double>(width, costs.least_columns);
+  const double columns = std::max<double>(width, costs.min_columns);
   const double box = columns + idle + size.shrink + costs.tile_columns;
   best.cost = box * size.boxes * divide_up(best.count, device.units);
   const auto worthwhile =
-      static_cast<std::uint32_t>(std::min<double>(kMaxSlices, costs.most_slices));
+      static_cast<std::uint32_t>(std::min<double>(kMaxSlices, costs.max_slices));
   const std::uint32_t most = std::min({worthwhile, size.boxes, device.units / best.count});
   for (std::uint32_t slices = 2; slices <= most; ++slices) {
     const double cost = box * divide_up(size.boxes, slices) + costs.slice +

@@ -16,21 +16,21 @@ inline constexpr std::string_view kGemmWgmma = "gemm_wgmma.cl";
 struct GemmWgmmaCosts {
   static constexpr std::string_view kModel = "gemm_wgmma";
   double tile_columns = 0;   // of a tile next to its own: filling the ring and storing
-  double least_columns = 0;  // narrower tiles take as long as this: they wait for x
+  double min_columns = 0;    // narrower tiles take as long as this: they wait for x
   double shrink_row = 0;     // of a separate launch for the shrink: reading a row's box of x,
   double shrink_launch = 0;  // and everything else
   double slice = 0;          // filling one more ring and finding the last slice
   double slice_column = 0;   // storing or adding a slice, per column
-  double most_slices = 0;    // with more, adding them up takes longer than they save
+  double max_slices = 0;     // with more, adding them up takes longer than they save
 
   static void each(auto& costs, auto f) {
     f("tile_columns", costs.tile_columns);
-    f("least_columns", costs.least_columns);
+    f("min_columns", costs.min_columns);
     f("shrink_row", costs.shrink_row);
     f("shrink_launch", costs.shrink_launch);
     f("slice", costs.slice);
     f("slice_column", costs.slice_column);
-    f("most_slices", costs.most_slices);
+    f("max_slices", costs.max_slices);
   }
 };
 

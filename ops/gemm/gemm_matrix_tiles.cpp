@@ -53,10 +53,10 @@ double time_of(std::size_t i, const GemmMatrixUnits& units, const GemmMatrixCost
 }
 
 // K is split only into slices that are long enough.
-std::uint32_t most_slices(const GemmMatrixCosts& costs, const GemmMatrixSize& size) {
+std::uint32_t max_slices(const GemmMatrixCosts& costs, const GemmMatrixSize& size) {
   if (!size.may_split) return 1;
-  const double long_enough = size.k / std::max(1.0, costs.least_slice_steps);
-  const double most = std::min<double>({long_enough, costs.most_slices, kMaxSlices});
+  const double long_enough = size.k / std::max(1.0, costs.min_slice_steps);
+  const double most = std::min<double>({long_enough, costs.max_slices, kMaxSlices});
   return std::max(1U, static_cast<std::uint32_t>(most));
 }
 
@@ -84,7 +84,7 @@ GemmMatrixTiles choose_gemm_matrix_tiles(const GemmMatrixUnits& units, const Gem
     const GemmMatrixTile& tile = kTiles.at(i);
     if (resident(tile, units, size.shrink) == 0) continue;
     const std::uint32_t count = gemm_matrix_tile_count(tile, size);
-    for (std::uint32_t slices = 1; slices <= most_slices(costs, size); ++slices) {
+    for (std::uint32_t slices = 1; slices <= max_slices(costs, size); ++slices) {
       double time = time_of(i, units, costs, size, count, slices);
       if (slices > 1) time += time_of_sum(costs, size, slices);
       if (time < best.time) best = {tile, size.shrink, count, slices, time};

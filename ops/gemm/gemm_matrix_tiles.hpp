@@ -40,8 +40,8 @@ struct GemmMatrixCosts {
   double shrink_launch = 0;  // a separate launch for the shrink, next to its own time
   double sum_launch = 0;     // a second launch, which adds slices up,
   double sum_bytes = 0;      // and the bytes that it reads or writes in a microsecond
-  double most_slices = 0;
-  double least_slice_steps = 0;
+  double max_slices = 0;
+  double min_slice_steps = 0;
 
   static void each(auto& costs, auto f) {
     for (std::size_t i = 0; i < kGemmMatrixTiles; ++i) {
@@ -54,8 +54,8 @@ struct GemmMatrixCosts {
     f("shrink_launch", costs.shrink_launch);
     f("sum_launch", costs.sum_launch);
     f("sum_bytes", costs.sum_bytes);
-    f("most_slices", costs.most_slices);
-    f("least_slice_steps", costs.least_slice_steps);
+    f("max_slices", costs.max_slices);
+    f("min_slice_steps", costs.min_slice_steps);
   }
 };
 

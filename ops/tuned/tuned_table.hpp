@@ -52,7 +52,7 @@ struct CostEntry {
   std::string device;  // Device::name
   std::string driver = {};
   std::string date = {};           // "2026-11-24"
-  bool for_other_devices = false;  // stands in for devices that have no entry
+  bool for_other_devices = false;  // used for devices that have no entry
   NamedCosts values = {};
 };
 

@@ -10,7 +10,7 @@ namespace {
 constexpr double kFactors[] = {0.25, 0.5, 0.71, 1.41, 2, 4};
 constexpr int kMaxRounds = 3;
 // A smaller gain may be one of the measurement.
-constexpr double kLeastGain = 0.005;
+constexpr double kMinGain = 0.005;
 
 }  // namespace
 
@@ -28,7 +28,7 @@ CostSearchResult search_costs(const NamedCosts& start, const CostTrial& trial) {
         costs[name] = std::min(before * factor, kMaxCost);
         const CostOutcome outcome = trial(costs);
         if (outcome.plans != result.last.plans) std::erase(result.without_effect, name);
-        if (outcome.seconds >= (1 - kLeastGain) * result.last.seconds) continue;
+        if (outcome.seconds >= (1 - kMinGain) * result.last.seconds) continue;
         result.best = std::move(costs);
         result.last = outcome;
         gains = true;
