@@ -24,7 +24,9 @@
 //!     RESULT_TYPE=f32
 //! clc: build on wmma_gfx12: WMMA_GFX12 HEAD_DIM=64 SUBGROUPS=4 SUBGROUP_ROWS=16 COLUMNS=32
 //!     RESULT_TYPE=f32
-//! clc: build on xmx: XMX HEAD_DIM=64 SUBGROUPS=4 SUBGROUP_ROWS=16 COLUMNS=32 RESULT_TYPE=f32
+//! clc: build on xmx: XMX HEAD_DIM=64 SUBGROUPS=4 SUBGROUP_ROWS=16 COLUMNS=16 RESULT_TYPE=f32
+//!     -cl-intel-256-GRF-per-thread
+//! clc: budget of attention_backward_queries_matrix on pvc spills=0
 //! clc: build MMA_SYNC EMULATED HEAD_DIM=32 SUBGROUPS=2 SUBGROUP_ROWS=16 COLUMNS=32
 //!     RESULT_TYPE={f32,f16}
 // Queries are the rows of a tile.

@@ -45,11 +45,12 @@
 //! clc: build on wmma_gfx12: WMMA_GFX12 TILE_ROWS=128 TILE_COLUMNS=128 SUB_ROWS=64 SUB_COLUMNS=64
 //!     STEPS=32 STAGES=3 Y_BF16 ALIGNED LOW_RANK TRANSPOSED
 //! clc: build on xmx: XMX TILE_ROWS=32 TILE_COLUMNS=64 SUB_ROWS=16 SUB_COLUMNS=32 STEPS=64 STAGES=4
-//!     Y_BF16 ALIGNED
+//!     Y_BF16 ALIGNED -cl-intel-256-GRF-per-thread
 //! clc: budget of gemm_matrix on gfx90a spills=0
 //! clc: budget of gemm_matrix on gfx942 spills=0
 //! clc: budget of gemm_matrix on gfx1100 spills=0
 //! clc: budget of gemm_matrix on gfx1201 spills=0
+//! clc: budget of gemm_matrix on pvc spills=0
 //! clc: build MMA_SYNC EMULATED TILE_ROWS=32 TILE_COLUMNS=64 SUB_ROWS=16 SUB_COLUMNS=32 STEPS=32
 //!     STAGES=3 SHRINK=16 BIAS
 //! clc: build MMA_SYNC EMULATED TILE_ROWS=32 TILE_COLUMNS=64 SUB_ROWS=16 SUB_COLUMNS=32 STEPS=32

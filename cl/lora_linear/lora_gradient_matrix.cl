@@ -36,6 +36,7 @@
 //! clc: budget of lora_gradients_matrix on gfx1100 spills=0
 //! clc: budget of lora_gradients_matrix on gfx1201 spills=0
 //! clc: budget of lora_gradients_matrix on pvc spills=0
+//! clc: budget of lora_gradients_matrix on pvc spills=0
 //! clc: build MMA_SYNC EMULATED RANKS={16,32} STRIP=64 SUBGROUPS=4
 #include "bf16_values.clh"
 #include "lora_linear/lora_gradient_sums.clh"

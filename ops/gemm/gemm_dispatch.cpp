@@ -167,6 +167,12 @@ const char* wgmma_refusal(const Context& context, const GemmProduct& p) {
   if (p.has_row_groups()) return "its rows have one adapter";
   return many_rows_refusal(context, p);
 }
+// On Hopper, what the implementation over wgmma does not take.
+const char* matrix_refusal(const Context& context, const GemmProduct& p) {
+  const bool is_hopper = context.capabilities().matrix == MatrixInstruction::wgmma;
+  if (is_hopper && wgmma_refusal(context, p) == nullptr) return "wgmma is faster";
+  return many_rows_refusal(context, p);
+}
 const char* few_rows_refusal(const Context& context, const GemmProduct& p) {
   return is_skinny_product(context, p) ? nullptr : kForFewRows;
 }
@@ -247,7 +253,7 @@ bool packed_cpu_passed(Context& context, const GemmProduct& p) {
 constexpr GemmImplementation kImplementations[] = {
     {"wgmma", kGemmWgmma, needs_wgmma, wgmma_refusal, wgmma_passed, gemm_wgmma_fuses_shrink,
      record_wgmma, true, true, wgmma_can_group, record_gemm_wgmma},
-    {"matrix", kGemmMatrix, needs_matrix_unit, many_rows_refusal, matrix_passed,
+    {"matrix", kGemmMatrix, needs_any_matrix_unit, matrix_refusal, matrix_passed,
      matrix_computes_shrink, record_matrix, true, true, matrix_can_group, record_gemm_matrix},
     {"skinny_int8_cpu", kGemmSkinnyInt8, needs_cpu, skinny_int8_refusal, skinny_int8_cpu_passed,
      never_fuses, record_gemm_skinny_int8},

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "clora/model/generation/generator.hpp"
 #include "clora/model/training/training_run.hpp"
@@ -51,6 +52,18 @@ class ClcCacheWarm : public testing::TestWithParam<test::TinyModel> {
   }
 
   fs::path cache() const { return folder_ / "cache"; }
+
+  // The cached programs: their files and options.
+  std::set<std::string> programs() const {
+    const ProgramResult listed =
+        test::run_clc({.arguments = {"cache", "list", "--json"},
+                       .environment = {"CLORA_CACHE_DIR=" + cache().string()}});
+    std::set<std::string> found;
+    for (const auto& program : listed.json_lines().at(0)["programs"]) {
+      found.insert(program["file"].get<std::string>() + program["options"].get<std::string>());
+    }
+    return found;
+  }
 
   // The configuration of clora's own commands, with a count of each metric that the cache reports.
   ContextConfig watched(std::map<std::string, int>& metrics) const {
@@ -108,6 +121,8 @@ TEST_P(ClcCacheWarm, LeavesNothingToBuildForATrainingRunAndAGeneration) {
   EXPECT_GT(result.json_lines().at(0)["built"], 5);
   const std::size_t outcomes = files_in(cache() / "self_tests");
   EXPECT_GT(outcomes, 0U);
+  const std::set<std::string> warmed = programs();
+  EXPECT_GT(warmed.size(), 5U);
   std::map<std::string, int> metrics;
   {
     Context context(watched(metrics));
@@ -116,6 +131,7 @@ TEST_P(ClcCacheWarm, LeavesNothingToBuildForATrainingRunAndAGeneration) {
   }
   EXPECT_GT(metrics["program_cache.hits"], 5);
   EXPECT_EQ(metrics["program_cache.misses"], 0);
+  EXPECT_EQ(programs(), warmed);
   EXPECT_EQ(metrics["program_cache.build_seconds"], 0);
   EXPECT_EQ(files_in(cache() / "self_tests"), outcomes);
 }

@@ -233,8 +233,9 @@ std::int64_t local_bytes(std::int64_t E, std::int64_t rows, std::int64_t columns
 
 TEST(AttentionMatrixTiles, DivideTheBlocksOfTheOrderAndFitLocalMemory) {
   using Memory = AttentionMatrixMemory;
-  for (const Memory memory : {Memory::small, Memory::medium, Memory::large}) {
-    const std::int64_t most = memory == Memory::small ? 64 << 10 : 99 << 10;
+  for (const Memory memory : {Memory::small, Memory::small_xmx, Memory::medium, Memory::large}) {
+    const bool is_small = memory == Memory::small || memory == Memory::small_xmx;
+    const std::int64_t most = is_small ? 64 << 10 : 99 << 10;
     for (std::int64_t E = 16; E <= 256; E += 16) {
       if (!attention_matrix_supports(1000, E)) continue;
       const auto [forward, keys, queries] = attention_matrix_tiles(E, memory);

@@ -67,7 +67,7 @@ TEST(HeadLossMatrix, IsCorrectHoweverFarTheTargetIsBelowTheLargestLogit) {
 }
 
 TEST(HeadLossMatrix, TakesOtherTypesAndOddWidths) {
-  for (const DType type : {DType::f32, DType::bf16}) {
+  for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
     Problem p(35, 37, 96);
     p = {p.width, test::exact_values(p.rows * p.width, 1),
          test::exact_values(p.vocabulary * p.width, 2), p.targets};
