@@ -9,8 +9,9 @@
 // Types   x of -D X_TYPE, s of S_TYPE: f32, bf16 or f16; all else f32
 // Work    parts: a work-group of ITEMS items owns ITEMS * VEC_SIZE columns and RANKS rows of out
 //         and a chunk of chunk_rows rows of s and x; an item owns VEC_SIZE columns. The groups of a
-//         problem follow those of the one before in dimension 0. sum: an item
-//         owns one element. REQUIRES: K is a multiple of VEC_SIZE, x aligned to VEC_SIZE elements
+//         problem follow those of the one before in dimension 0. sum: an item owns one element;
+//         dimension 1 is the problem. REQUIRES: K is a multiple of VEC_SIZE, x aligned to VEC_SIZE
+//         elements
 // Local   STEPS rows of s [STEPS][RANKS]
 // Tiles      a chunk of rows: s^T |#| x  |########|   ->  parts tile [RANKS, ITEMS * VEC_SIZE], in
 //            registers
@@ -51,9 +52,10 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void lora_gradient_p
   const uint item = get_local_id(0), chunk = get_group_id(1);
   uint problem = 0, group = get_group_id(0);
 #if PROBLEMS > 1
-  for (uint groups; group >= (groups = GROUPS_OF(OF(problem, K))); ++problem) {
-    group -= groups;
+  while (problem + 1 < PROBLEMS && group >= GROUPS_OF(OF(problem, K))) {
+    group -= GROUPS_OF(OF(problem, K));
     parts += (size_t)get_num_groups(1) * R * OF(problem, K);
+    ++problem;
   }
 #endif
   __global const STORED(S_TYPE)* s_rows = OF(problem, s);
@@ -97,11 +99,10 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void lora_gradient_p
 
 __kernel void lora_gradient_sum(EACH(__global float*, out), __global const float* parts, uint R,
                                 EACH(uint, K), uint chunks, EACH(float, scale)) {
-  uint i = get_global_id(0), problem = 0;
+  const uint i = get_global_id(0), problem = get_group_id(1);
 #if PROBLEMS > 1
-  for (; problem + 1 < PROBLEMS && i >= R * OF(problem, K); ++problem) {
-    i -= R * OF(problem, K);
-    parts += (size_t)chunks * R * OF(problem, K);
+  for (uint before = 0; before < problem; ++before) {
+    parts += (size_t)chunks * R * OF(before, K);
   }
 #endif
   const uint elements = R * OF(problem, K);

@@ -281,9 +281,18 @@ GemmPortablePlan tuned_plan(Context& context, Problems problems) {
                        .steps = tuned_or(values, "STEPS", 0U),
                        .item_rows = tuned_or(values, "ITEM_ROWS", 0U),
                        .item_columns = tuned_or(values, "ITEM_COLUMNS", 0U)};
-  if (tuned.fits(context.device()) && sizes.support(tuned))
+  if (tuned.fits(context.device()) && sizes.support(tuned)) {
     return best_plan(context.device(), {&tuned, 1}, sizes);
+  }
   return plan_gemm_portable(context.device(), problems);
+}
+
+// Whether one program can compute both products, and one the shrinks of both.
+bool is_like(const GemmProduct& p, const GemmProduct& first) {
+  return p.x.type() == first.x.type() && p.w.type() == first.w.type() &&
+         p.w.layout() == first.w.layout() && p.has_shrink() == first.has_shrink() &&
+         p.low_rank().a_scale == first.low_rank().a_scale &&
+         (p.rank() == 0 || p.low_rank().s.type() == DType::f32);
 }
 
 }  // namespace
@@ -350,15 +359,7 @@ bool gemm_portable_can_group(const Context& context, Problems problems) {
   const std::vector<GemmProduct> products = without_shrinks(problems);
   return can_be_grouped(products) && first.epilogue.column_scale.empty() &&
          !first.has_row_groups() &&
-         std::ranges::all_of(problems,
-                             [&](const GemmProduct& p) {
-                               return p.x.type() == first.x.type() &&
-                                      p.w.type() == first.w.type() &&
-                                      p.w.layout() == first.w.layout() &&
-                                      p.has_shrink() == first.has_shrink() &&
-                                      p.low_rank().a_scale == first.low_rank().a_scale &&
-                                      (p.rank() == 0 || p.low_rank().s.type() == DType::f32);
-                             }) &&
+         std::ranges::all_of(problems, [&](const GemmProduct& p) { return is_like(p, first); }) &&
          gemm_portable_is_faster_grouped(context.device(), products);
 }
 

@@ -124,10 +124,11 @@ void record_gradients_portable(Batch& batch, Problems problems) {
   const std::size_t items = reduction_group(context.device(), kItems);
   const std::uint32_t item_columns = has_rows_of_fours(first.x) ? kItemColumns : 1;
   const Defines defines = portable_defines(problems, items, item_columns);
-  std::uint32_t strips = 0, width = 0;
+  std::uint32_t strips = 0, width = 0, widest = 0;
   for (const LoraGradientProduct& g : problems) {
     strips += divide_up(columns_of(g), u32(static_cast<std::int64_t>(items)) * item_columns);
     width += columns_of(g);
+    widest = std::max(widest, columns_of(g));
   }
   const std::uint32_t rank = rank_of(first);
   const std::uint32_t chunk_rows = chunk_rows_of(context.device(), rows_of(first), strips);
@@ -139,7 +140,7 @@ void record_gradients_portable(Batch& batch, Problems problems) {
   launch.grid = {{strips * items, chunks, divide_up(rank, kRanks)}, {items, 1, 1}};
   batch.record(std::move(launch), arguments_of_parts(problems, parts, chunk_rows));
   Launch sum{context.kernel(kLoraPortable, "lora_gradient_sum", defines),
-             {{round_up(std::size_t{rank} * width, kItems), 1, 1}, {kItems, 1, 1}},
+             {{round_up(std::size_t{rank} * widest, kItems), problems.size(), 1}, {kItems, 1, 1}},
              {},
              label + " sum"};
   batch.record(std::move(sum), arguments_of_sum(problems, parts, chunks));
