@@ -5,9 +5,13 @@
 //   with -D BACKWARD      y [M, N] = alpha x [M, K] w [K, N] + the same
 //   with -D COLUMN_SCALE  the products are multiplied with column_scale [N] first
 //   with -D ROW_GROUPS    each row has its own u, or none (gemm_epilogue.clh)
+//   with -D PROBLEMS=2 or 3  grouped problems: y_i [M, N_i] = alpha x_i w_i^T + scale s_i u_i
+//                         + bias_i; BACKWARD, their sum: y [M, N] = x w + scale s u + x_1 w_1
+//                         + scale s_1 u_1 + ... + addend
 //
 // Shapes  x [M, K], y and addend [M, N], s [M, R], u [R, N], bias [N]; w [N, K] or [K, N] by rows;
-//         parts [slices, sliced tiles, TILE_ROWS x TILE_COLUMNS], in the order of the items
+//         parts [slices, sliced tiles, TILE_ROWS x TILE_COLUMNS], in the order of the items. Grouped
+//         problems have the same M and R; of a sum, K of all but the last is a multiple of STEPS.
 // Types   w in any storage type (quant.clh); x of -D X_TYPE=f32, bf16 or f16; y and addend of
 //         -D Y_TYPE, one of these; all else f32
 // Work    gemm: a work-group owns a tile of TILE_ROWS x TILE_COLUMNS elements of y, which its items
@@ -21,6 +25,8 @@
 // Tiles               TILE_COLUMNS: w, then scale u
 //                STEPS |############|
 //      TILE_ROWS: x, s |#| =  tile of y; steps run over K and then R
+//         Tiles of grouped problems are in one raster. The steps of a sum run over K of all
+//         problems and then over R of all.
 //         Rows past M and columns past N are copies of the last ones; they are not stored. With
 //         row groups, the steps of R are repeated for each group that a tile has rows of, with
 //         zeros in place of the other rows of s.
@@ -38,6 +44,10 @@
 //!     Y_TYPE=bf16 K_OF_FOURS N_OF_FOURS WEIGHT_TYPE=WEIGHT_BF16
 //! clc: build TILE_ROWS=64 TILE_COLUMNS=64 STEPS=8 ITEM_ROWS=8 ITEM_COLUMNS=8 X_TYPE=f32 Y_TYPE=f32
 //!     K_OF_FOURS N_OF_FOURS WEIGHT_TYPE=WEIGHT_BF16 COLUMN_SCALE ROW_GROUPS
+//! clc: build TILE_ROWS=128 TILE_COLUMNS=128 STEPS=8 ITEM_ROWS=8 ITEM_COLUMNS=8 X_TYPE=f32
+//!     Y_TYPE=f32 K_OF_FOURS N_OF_FOURS WEIGHT_TYPE=WEIGHT_BF16 BACKWARD={0,1} PROBLEMS={2,3}
+//! clc: build TILE_ROWS=32 TILE_COLUMNS=32 STEPS=8 ITEM_ROWS=4 ITEM_COLUMNS=4 X_TYPE=f32 Y_TYPE=f32
+//!     WEIGHT_TYPE=WEIGHT_Q4_1 BACKWARD={0,1} PROBLEMS=2
 //! clc: budget on gfx90a registers<=168 spills=0
 //! clc: grid of gemm
 //!     ceil(M/TILE_ROWS)*ceil(N/TILE_COLUMNS)*(TILE_ROWS/ITEM_ROWS)*(TILE_COLUMNS/ITEM_COLUMNS)
@@ -50,6 +60,7 @@
 #define ITEMS_ACROSS (TILE_COLUMNS / ITEM_COLUMNS)
 #include "activations.clh"
 #include "gemm/gemm_epilogue.clh"
+#include "gemm/gemm_groups.clh"
 #include "gemm/register_tile.clh"
 #include "quant/quant_vec4.clh"
 #include "raster_groups.clh"
@@ -63,7 +74,8 @@
 #ifndef BACKWARD
 #define BACKWARD 0
 #endif
-#define RASTER_ROWS 8  // tile rows of a rasterisation group
+#define IS_SUM (PROBLEMS > 1 && BACKWARD)  // of the problems
+#define RASTER_ROWS 8                      // tile rows of a rasterisation group
 #define COLUMN_FOURS (ITEM_COLUMNS / 4)
 #define RIGHT_STRIDE (TILE_COLUMNS + 4)
 #define STAGE_FOURS (STEPS / 4)                      // of one row of x
@@ -174,6 +186,13 @@ INLINE void stage_rest(__local float* left, __local float* right, Operands p, fl
   }
 }
 
+// The low-rank term of a problem.
+typedef struct {
+  __global const float *s, *u;
+  uint R;
+  float scale;
+} LowRank;
+
 // Whether row m is one of [begin, end): those that a low-rank term is for.
 #ifdef ROW_GROUPS
 #define IS_IN_GROUP(m) ((m) >= group_begin && (m) < group_end)
@@ -182,18 +201,18 @@ INLINE void stage_rest(__local float* left, __local float* right, Operands p, fl
 #endif
 
 // Stages steps r0 .. r0 + STEPS - 1 of s and scale u; zeros past R and outside of the group's rows.
-INLINE void stage_low_rank(__local float* left, __local float* right, Operands p,
-                           __global const float* s, __global const float* u, uint R, float scale,
+INLINE void stage_low_rank(__local float* left, __local float* right, Operands p, LowRank term,
                            uint r0, uint group_begin, uint group_end, uint item) {
+  const uint R = term.R;
   for (uint e = item; e < STEPS * TILE_ROWS; e += ITEMS) {
     const uint r = r0 + e % STEPS, row = e / STEPS;
     const size_t m = min(p.m0 + row, p.M - 1);
-    left[e % STEPS * LEFT_STRIDE + row] = r < R && IS_IN_GROUP(m) ? s[m * R + r] : 0.0f;
+    left[e % STEPS * LEFT_STRIDE + row] = r < R && IS_IN_GROUP(m) ? term.s[m * R + r] : 0.0f;
   }
   for (uint e = item; e < STEPS * TILE_COLUMNS; e += ITEMS) {
     const uint k = e / TILE_COLUMNS, column = e % TILE_COLUMNS;
-    const size_t n = min(p.n0 + column, p.N - 1);
-    right[k * RIGHT_STRIDE + column] = r0 + k < R ? scale * u[(r0 + k) * (size_t)p.N + n] : 0.0f;
+    const size_t r = r0 + k, n = min(p.n0 + column, p.N - 1);
+    right[k * RIGHT_STRIDE + column] = r < R ? term.scale * term.u[r * p.N + n] : 0.0f;
   }
 }
 
@@ -205,9 +224,9 @@ typedef struct {
   uint has_addend, has_bias;
 } Epilogue;
 #ifdef COLUMN_SCALE
-#define EPILOGUE {addend, bias, column_scale, has_addend, has_bias}
+#define EPILOGUE(i) {addend, OF(i, bias), column_scale, has_addend, has_bias}
 #else
-#define EPILOGUE {addend, bias, 0, has_addend, has_bias}
+#define EPILOGUE(i) {addend, OF(i, bias), 0, has_addend, has_bias}
 #endif
 
 // y at row m, columns n .. n + 3 of [M, N], where they exist, from the products' sums.
@@ -241,13 +260,28 @@ INLINE void scale_sums(float4 sums[TILE_FOURS], float alpha) {
   for (uint i = 0; i < TILE_FOURS; ++i) sums[i] *= alpha;
 }
 
-// The first row and column of a tile of y.
-uint2 tile_origin(uint tile, uint M, uint N) {
+// A tile of y: its problem, and its first row and column.
+typedef struct {
+  uint problem, m0, n0;
+} Tile;
+
+uint column_tiles_of(uint N) { return (N + TILE_COLUMNS - 1) / TILE_COLUMNS; }
+
+Tile tile_of(uint number, uint M, EACH(uint, N)) {
   const uint group_m = RASTER_ROWS;
   const uint row_tiles = (M + TILE_ROWS - 1) / TILE_ROWS;
-  const uint column_tiles = (N + TILE_COLUMNS - 1) / TILE_COLUMNS;
-  RASTER_TILE(tile)
-  return (uint2)(ROW_TILE * TILE_ROWS, COLUMN_TILE * TILE_COLUMNS);
+#if PROBLEMS > 1 && !IS_SUM
+  const uint second = column_tiles_of(N), third = second + column_tiles_of(N_1);
+  const uint column_tiles = third + (PROBLEMS > 2 ? column_tiles_of(N_2) : 0);
+  RASTER_TILE(number)
+  const uint problem = COLUMN_TILE < second ? 0 : COLUMN_TILE < third ? 1 : 2;
+  const uint first_column = problem == 0 ? 0 : problem == 1 ? second : third;
+#else
+  const uint column_tiles = column_tiles_of(N), problem = 0, first_column = 0;
+  RASTER_TILE(number)
+#endif
+  const Tile tile = {problem, ROW_TILE * TILE_ROWS, (COLUMN_TILE - first_column) * TILE_COLUMNS};
+  return tile;
 }
 
 // The slice that a group multiplies. A signed quotient: see raster_tile() of raster_groups.clh.
@@ -258,11 +292,31 @@ size_t part_index(uint slice, uint sliced_tiles, uint tile, uint four, uint item
   return (((size_t)slice * sliced_tiles + tile) * TILE_FOURS + four) * ITEMS + item;
 }
 
+// The operands and the low-rank term of problem i; of a sum, for the columns of the first one.
+#define OPERANDS(i) {OF(i, x), OF(i, w), M, OF(i, N), OF(i, K), tile.m0, tile.n0}
+#define LOW_RANK(i) {OF(i, s), OF(i, u), R, scale}
+
+// Makes p the problem of a sum that has this step; p is that of an earlier one. A selection for each
+// stage from a step alone takes 30 registers more.
+#if IS_SUM
+#define SELECT_PROBLEM(step)           \
+  while ((step) >= first_step + p.K) { \
+    first_step += p.K;                 \
+    ++problem;                         \
+    p.x = OF(problem, x);              \
+    p.w = OF(problem, w);              \
+    p.K = OF(problem, K);              \
+  }
+#else
+#define SELECT_PROBLEM(step)
+#endif
+
 __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void gemm(
-    __global STORED(Y_TYPE)* y, __global const STORED(X_TYPE)* x, __global const uchar* w,
-    __global const STORED(Y_TYPE)* addend, __global const float* bias, __global const float* s,
-    __global const float* u, COLUMN_SCALE_PARAMETER ROW_GROUPS_PARAMETER
-    __global float4* parts, uint M, uint N, uint K, uint R, float alpha,
+    EACH(__global STORED(Y_TYPE)*, y), EACH(__global const STORED(X_TYPE)*, x),
+    EACH(__global const uchar*, w), __global const STORED(Y_TYPE)* addend,
+    EACH(__global const float*, bias), EACH(__global const float*, s),
+    EACH(__global const float*, u), COLUMN_SCALE_PARAMETER ROW_GROUPS_PARAMETER
+    __global float4* parts, uint M, EACH(uint, N), EACH(uint, K), uint R, float alpha,
     float scale, uint has_addend, uint has_bias, uint whole_tiles, uint sliced_tiles,
     uint slice_steps) {
   __local float4 left_fours[2 * STEPS * LEFT_STRIDE / 4];
@@ -270,34 +324,42 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void gemm(
   __local float* left = (__local float*)left_fours;
   __local float* right = (__local float*)right_fours;
   const uint item = get_local_id(0), group = get_group_id(0);
-  uint tile = group, begin = 0, end = K;
+  uint number = group, begin = 0, end = UINT_MAX;
   if (group >= whole_tiles) {
-    tile = whole_tiles + (group - whole_tiles) % sliced_tiles;
+    number = whole_tiles + (group - whole_tiles) % sliced_tiles;
     begin = slice_of(group - whole_tiles, sliced_tiles) * slice_steps;
-    end = min(K, begin + slice_steps);
+    end = begin + slice_steps;
   }
-  const uint2 origin = tile_origin(tile, M, N);
-  const Operands p = {x, w, M, N, K, origin.x, origin.y};
-  // A slice begins at a multiple of STEPS, so only the last one has a rest and the low-rank steps.
-  const int whole = (end - begin) / STEPS;
-  const int of_k = (end - begin + STEPS - 1) / STEPS;
-#ifdef ROW_GROUPS
-  const int stages = of_k;  // those of R depend on the group
-#else
-  const int stages = end == K ? of_k + (int)((R + STEPS - 1) / STEPS) : of_k;
-#endif
+  const Tile tile = tile_of(number, M, ALL(N));
   float4 sums[TILE_FOURS];
 #pragma unroll
   for (uint i = 0; i < TILE_FOURS; ++i) sums[i] = (float4)(0.0f);
+  Operands p = OPERANDS(tile.problem);
+  uint problem = tile.problem, first_step = 0;
+#if IS_SUM
+  const uint K_end = K + K_1 + (PROBLEMS > 2 ? K_2 : 0);
+#else
+  const uint K_end = p.K;
+#endif
+  begin = min(begin, K_end);
+  end = min(end, K_end);
+  const bool is_last = begin < end && end == K_end;
+  // A slice begins at a multiple of STEPS, so only the last one has a rest and the low-rank steps.
+  const int whole = (end - begin) / STEPS;
+  const int of_k = (end - begin + STEPS - 1) / STEPS;
   float4 x_fours[X_FETCHES], w_fours[W_FETCHES];
   if (whole > 0) {
-    fetch_stage(x_fours, w_fours, p, begin, item);
+    SELECT_PROBLEM(begin)
+    fetch_stage(x_fours, w_fours, p, begin - first_step, item);
     store_stage(left, right, x_fours, w_fours, item);
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // the first stage is complete
   for (int now = 0; now < whole; ++now) {
     const int next = now + 1, to = next % 2;
-    if (next < whole) fetch_stage(x_fours, w_fours, p, begin + next * STEPS, item);
+    if (next < whole) {
+      SELECT_PROBLEM(begin + next * STEPS)
+      fetch_stage(x_fours, w_fours, p, begin + next * STEPS - first_step, item);
+    }
     multiply_tile(sums, left + now % 2 * STEPS * LEFT_STRIDE,
                   right + now % 2 * STEPS * RIGHT_STRIDE, RIGHT_STRIDE, item);
     if (next < whole) {
@@ -306,25 +368,34 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void gemm(
     }
     barrier(CLK_LOCAL_MEM_FENCE);  // the next stage is complete, and all items have read this one
   }
+  const int of_ranks = (R + STEPS - 1) / STEPS;  // of a problem
+#ifdef ROW_GROUPS
+  const int stages = of_k;  // those of R depend on the group
+#else
+  const int stages = is_last ? of_k + (IS_SUM ? PROBLEMS : 1) * of_ranks : of_k;
+#endif
   scale_sums(sums, alpha);
   for (int now = whole; now < stages; ++now) {  // the rest of K, and R
     if (now < of_k) {
-      stage_rest(left, right, p, alpha, begin + now * STEPS, item);
+      stage_rest(left, right, p, alpha, begin + now * STEPS - first_step, item);
     } else {
-      stage_low_rank(left, right, p, s, u, R, scale, (now - of_k) * STEPS, 0, M, item);
+      const int r = now - of_k, of = IS_SUM ? r / of_ranks : problem;
+      const LowRank term = LOW_RANK(of);
+      stage_low_rank(left, right, p, term, (IS_SUM ? r % of_ranks : r) * STEPS, 0, M, item);
     }
     barrier(CLK_LOCAL_MEM_FENCE);  // the steps are staged
     multiply_tile(sums, left, right, RIGHT_STRIDE, item);
     barrier(CLK_LOCAL_MEM_FENCE);  // all items have read them
   }
 #ifdef ROW_GROUPS
-  const uint row_end = end == K ? min(M, p.m0 + TILE_ROWS) : p.m0;
-  for (uint m = p.m0, next; m < row_end; m = next) {
+  const uint row_end = is_last ? min(M, tile.m0 + TILE_ROWS) : tile.m0;
+  for (uint m = tile.m0, next; m < row_end; m = next) {
     const uint adapter = row_adapter(row_groups, m);
     next = row_group_end(row_groups, m, row_end);
     if (adapter == NO_ADAPTER) continue;
+    const LowRank of_group = {s, u + (size_t)adapter * R * N, R, scale};
     for (uint r = 0; r < R; r += STEPS) {
-      stage_low_rank(left, right, p, s, u + (size_t)adapter * R * N, R, scale, r, m, next, item);
+      stage_low_rank(left, right, p, of_group, r, m, next, item);
       barrier(CLK_LOCAL_MEM_FENCE);  // the steps are staged
       multiply_tile(sums, left, right, RIGHT_STRIDE, item);
       barrier(CLK_LOCAL_MEM_FENCE);  // all items have read them
@@ -335,16 +406,17 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void gemm(
     const uint slice = slice_of(group - whole_tiles, sliced_tiles);
 #pragma unroll
     for (uint i = 0; i < TILE_FOURS; ++i) {
-      parts[part_index(slice, sliced_tiles, tile - whole_tiles, i, item)] = sums[i];
+      parts[part_index(slice, sliced_tiles, number - whole_tiles, i, item)] = sums[i];
     }
     return;
   }
-  const Epilogue epilogue = EPILOGUE;
+  const Epilogue epilogue = EPILOGUE(tile.problem);
 #pragma unroll
   for (uint i = 0; i < ITEM_ROWS; ++i) {
 #pragma unroll
     for (uint j = 0; j < COLUMN_FOURS; ++j) {
-      store_vec4(y, epilogue, M, N, p.m0 + tile_row(item, i), p.n0 + tile_column(item, j),
+      store_vec4(OF(tile.problem, y), epilogue, M, OF(tile.problem, N),
+                 tile.m0 + tile_row(item, i), tile.n0 + tile_column(item, j),
                  sums[i * COLUMN_FOURS + j]);
     }
   }
@@ -352,17 +424,19 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void gemm(
 
 // Group (i, t) adds the parts of four i of each item of sliced tile t.
 __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void gemm_add_slices(
-    __global STORED(Y_TYPE)* y, __global const float4* parts, __global const STORED(Y_TYPE)* addend,
-    __global const float* bias, COLUMN_SCALE_PARAMETER uint M, uint N, uint has_addend,
-    uint has_bias, uint whole_tiles, uint sliced_tiles, uint slices) {
-  const uint item = get_local_id(0), four = get_group_id(0), tile = get_group_id(1);
-  float4 sum = parts[part_index(0, sliced_tiles, tile, four, item)];
+    EACH(__global STORED(Y_TYPE)*, y), __global const float4* parts,
+    __global const STORED(Y_TYPE)* addend, EACH(__global const float*, bias),
+    COLUMN_SCALE_PARAMETER uint M, EACH(uint, N), uint has_addend, uint has_bias,
+    uint whole_tiles, uint sliced_tiles, uint slices) {
+  const uint item = get_local_id(0), four = get_group_id(0), number = get_group_id(1);
+  float4 sum = parts[part_index(0, sliced_tiles, number, four, item)];
 #pragma unroll 4
   for (uint slice = 1; slice < slices; ++slice) {
-    sum += parts[part_index(slice, sliced_tiles, tile, four, item)];
+    sum += parts[part_index(slice, sliced_tiles, number, four, item)];
   }
-  const uint2 origin = tile_origin(whole_tiles + tile, M, N);
-  const Epilogue epilogue = EPILOGUE;
-  store_vec4(y, epilogue, M, N, origin.x + tile_row(item, four / COLUMN_FOURS),
-             origin.y + tile_column(item, four % COLUMN_FOURS), sum);
+  const Tile tile = tile_of(whole_tiles + number, M, ALL(N));
+  const Epilogue epilogue = EPILOGUE(tile.problem);
+  store_vec4(OF(tile.problem, y), epilogue, M, OF(tile.problem, N),
+             tile.m0 + tile_row(item, four / COLUMN_FOURS),
+             tile.n0 + tile_column(item, four % COLUMN_FOURS), sum);
 }

@@ -58,6 +58,7 @@
 //! clc: build MMA_SYNC EMULATED TILE_ROWS=32 TILE_COLUMNS=64 SUB_ROWS=16 SUB_COLUMNS=32 STEPS=32
 //!     STAGES=3 LOW_RANK COLUMN_SCALE ROW_GROUPS
 #include "gemm/gemm_epilogue.clh"
+#include "gemm/gemm_groups.clh"
 #include "gemm/gemm_matrix_problem.clh"
 #include "matrix/matrix_unit.clh"
 #include "raster_groups.clh"
@@ -67,9 +68,6 @@
 #endif
 #if !defined(STEPS) || STEPS % 32 != 0
 #error "STEPS, a multiple of 32, is required"
-#endif
-#ifndef PROBLEMS
-#define PROBLEMS 1
 #endif
 #ifndef SHRINK
 #define SHRINK 0
@@ -92,15 +90,10 @@
 #define RIGHTS (SUB_COLUMNS / 16)
 #include "gemm/gemm_matrix_epilogue.clh"
 
-// The arguments that differ between problems, and the selection of one: i is a constant if there is
-// one problem.
+// Element i of a member with one element per problem.
 #if PROBLEMS > 1
-#define EACH(type, name) type name, type name##_1, type name##_2
-#define OF(i, name) ((i) == 0 ? name : (i) == 1 ? name##_1 : name##_2)
 #define AT(i, values) ((i) == 0 ? (values)[0] : (i) == 1 ? (values)[1] : (values)[2])
 #else
-#define EACH(type, name) type name
-#define OF(i, name) name
 #define AT(i, values) (values)[0]
 #endif
 #define PROBLEM(i)                                                                            \

@@ -6,6 +6,7 @@
 #include "clora/ops/quant/quant.hpp"
 #include "ops/activations.hpp"
 #include "ops/gemm/gemm_dispatch.hpp"
+#include "ops/gemm/gemm_groups.hpp"
 #include "ops/gemm/gemm_parts.hpp"
 #include "ops/gemm/grouped_shrink.hpp"
 #include "ops/tensor_overlap.hpp"
@@ -54,12 +55,9 @@ void record_product(Batch& batch, GemmProduct p) {
   const bool takes_s = s_type == DType::f32 || (s_type == DType::bf16 && chosen.takes_bf16_s);
   if (!takes_s) return record_with_f32_s(batch, p);
   if (p.has_shrink() && !chosen.fuses_shrink(context, p)) {
-    const bool has_copy = chosen.reads_bf16_adapter && !p.epilogue.low_rank.a_bf16.empty();
-    const Tensor a = std::exchange(p.epilogue.low_rank.a, {});
-    record_product(batch, {.y = p.low_rank().s,
-                           .x = p.x,
-                           .w = has_copy ? p.low_rank().a_bf16 : a,
-                           .epilogue = {.scale = p.low_rank().a_scale}});
+    const auto copies = chosen.reads_bf16_adapter ? AdapterCopies::read : AdapterCopies::ignored;
+    record_product(batch, shrinks_of({&p, 1}, copies).front());
+    p.epilogue.low_rank.a = {};
   }
   chosen.record(batch, p);
 }

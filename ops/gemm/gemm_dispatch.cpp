@@ -15,6 +15,7 @@
 #include "ops/gemm/gemm_hopper.hpp"
 #include "ops/gemm/gemm_matrix.hpp"
 #include "ops/gemm/gemm_matrix_self_test.hpp"
+#include "ops/gemm/gemm_portable.hpp"
 #include "ops/gemm/gemm_wgmma_self_test.hpp"
 
 namespace clora {
@@ -250,6 +251,14 @@ bool packed_cpu_passed(Context& context, const GemmProduct& p) {
   return packed_passed(context, p.w);
 }
 
+// Only products that no kernel before it takes alone.
+bool portable_can_group(Context& context, std::span<const GemmProduct> problems) {
+  const auto takes = [&](const GemmProduct& p) {
+    return choose_gemm(context, p).name == "portable";
+  };
+  return std::ranges::all_of(problems, takes) && gemm_portable_can_group(context, problems);
+}
+
 constexpr GemmImplementation kImplementations[] = {
     {"wgmma", kGemmWgmma, needs_wgmma, wgmma_refusal, wgmma_passed, gemm_wgmma_fuses_shrink,
      record_wgmma, true, true, wgmma_can_group, record_gemm_wgmma},
@@ -272,7 +281,7 @@ constexpr GemmImplementation kImplementations[] = {
     {"skinny", kGemmSkinnyPortable, needs_nothing, few_rows_refusal, needs_no_test,
      gemm_skinny_fuses_shrink, record_gemm_skinny_portable},
     {"portable", "gemm.cl", needs_nothing, refuses_nothing, needs_no_test, never_fuses,
-     record_gemm_portable},
+     record_gemm_portable, false, false, portable_can_group, record_gemm_portable_group},
 };
 constexpr ImplementationList<GemmImplementation> kList{"gemm", kImplementations};
 

@@ -37,4 +37,23 @@ bool can_be_grouped(std::span<const GemmProduct> problems) {
   });
 }
 
+std::vector<GemmProduct> shrinks_of(std::span<const GemmProduct> problems, AdapterCopies copies) {
+  std::vector<GemmProduct> shrinks;
+  for (const GemmProduct& p : problems) {
+    const LowRankTerm& term = p.low_rank();
+    const bool has_copy = copies == AdapterCopies::read && !term.a_bf16.empty();
+    shrinks.push_back({.y = term.s,
+                       .x = p.x,
+                       .w = has_copy ? term.a_bf16 : term.a,
+                       .epilogue = {.scale = term.a_scale}});
+  }
+  return shrinks;
+}
+
+std::vector<GemmProduct> without_shrinks(std::span<const GemmProduct> problems) {
+  std::vector<GemmProduct> all(problems.begin(), problems.end());
+  for (GemmProduct& p : all) p.epilogue.low_rank.a = {};
+  return all;
+}
+
 }  // namespace clora

@@ -229,24 +229,6 @@ GemmMatrixLaunch launch_of(const GemmMatrixDevice& device, std::vector<GemmProdu
   return {std::move(problems), {device.unit, tiles, std::move(options)}};
 }
 
-// The products that compute s, and the problems with s as an input.
-std::vector<GemmProduct> shrinks_of(Problems problems) {
-  std::vector<GemmProduct> shrinks;
-  for (const GemmProduct& p : problems) {
-    const LowRankTerm& term = p.epilogue.low_rank;
-    shrinks.push_back({.y = term.s,
-                       .x = p.x,
-                       .w = term.a_bf16.empty() ? term.a : term.a_bf16,
-                       .epilogue = {.scale = term.a_scale}});
-  }
-  return shrinks;
-}
-std::vector<GemmProduct> without_shrinks(Problems problems) {
-  std::vector<GemmProduct> all(problems.begin(), problems.end());
-  for (GemmProduct& p : all) p.epilogue.low_rank.a = {};
-  return all;
-}
-
 }  // namespace
 
 GemmMatrixDevice gemm_matrix_device(const Context& context) {
@@ -263,7 +245,7 @@ std::vector<GemmMatrixLaunch> gemm_matrix_launches(const GemmMatrixDevice& devic
   const GemmProduct& first = problems.front();
   std::vector<GemmProduct> all(problems.begin(), problems.end());
   if (!first.has_shrink()) return {launch_of(device, std::move(all))};
-  GemmMatrixLaunch shrink = launch_of(device, shrinks_of(problems));
+  GemmMatrixLaunch shrink = launch_of(device, shrinks_of(problems, AdapterCopies::read));
   GemmMatrixLaunch apart = launch_of(device, without_shrinks(problems));
   if (!first.backward && first.rank() <= kMaxShrink) {
     GemmMatrixLaunch fused = launch_of(device, std::move(all));

@@ -1,4 +1,4 @@
-// cl/gemm/gemm.cl: the product for any device, and the choice of its tile.
+// cl/gemm/gemm.cl: products for any device, and the choice of their tile.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,13 @@ struct GemmTile {
 // The tilings among which an op chooses, the largest first. The last fits every OpenCL device.
 std::span<const GemmTile> gemm_tiles_portable();
 
+// One product, or several that one launch can compute: those of can_be_grouped()
+// (ops/gemm/gemm_groups.hpp) without column factors and row groups, of one type of x and of w; or
+// forward products with different inputs that have no extras and are alike in the rest, with any
+// scale (shrinks). The kernel computes no shrink: REQUIRES for all functions that products have
+// none, and that s is f32.
+using GemmPortableProblems = std::span<const GemmProduct>;
+
 // A tiling, and which tiles are computed in slices of K by separate groups: those after the first
 // whole_tiles ones, in the kernel's order.
 struct GemmPortablePlan {
@@ -32,10 +39,18 @@ struct GemmPortablePlan {
   std::uint32_t slice_steps = 0;  // a multiple of tile.steps; the last slice may be shorter
 };
 // The plan with the least estimated time; a tile from the tuned tables takes precedence.
-GemmPortablePlan plan_gemm_portable(const Device& device, const GemmProduct& p);
+GemmPortablePlan plan_gemm_portable(const Device& device, GemmPortableProblems problems);
+// Whether one launch is estimated to be as fast as one for each problem.
+bool gemm_portable_is_faster_grouped(const Device& device, GemmPortableProblems problems);
 
-// Records the product with a given plan. REQUIRES: plan.tile.fits(device); no shrink; s is f32.
-void record_gemm_portable(Batch& batch, const GemmProduct& p, const GemmPortablePlan& plan);
+// Records the problems with a given plan. REQUIRES: plan.tile.fits(device).
+void record_gemm_portable(Batch& batch, GemmPortableProblems problems,
+                          const GemmPortablePlan& plan);
+
+// Whether record_gemm_portable_group() supports these problems, and one launch is as fast as one
+// for each of them. Their shrinks are computed in a launch before, also those of a sum.
+bool gemm_portable_can_group(const Context& context, GemmPortableProblems problems);
+void record_gemm_portable_group(Batch& batch, GemmPortableProblems problems);
 
 // Sets UNROLL_STEPS of cl/gemm/register_tile.clh for tiles of `steps` steps, for the device's
 // compiler.

@@ -16,7 +16,7 @@ constexpr LoraGradientImplementation kImplementations[] = {
      lora_gradients_can_join},
     {"cpu", kLoraCpu, needs_cpu, refuses_nothing, lora_gradient_cpu_passed, record_gradient_cpu},
     {"portable", kLoraPortable, needs_nothing, refuses_nothing, needs_no_test,
-     record_gradient_portable},
+     record_gradients_portable, false, kMaxPortableGradients, portable_gradients_can_join},
 };
 constexpr ImplementationList<LoraGradientImplementation> kList{"lora_gradient", kImplementations};
 

@@ -61,17 +61,23 @@ Tensor adapter_input(Batch& batch, const Tensor& x, const LoraDropout& dropout) 
   return dropped;
 }
 
+// ds a, the adapter's part of dx without dropout. shrinks: ds = scale * dy b is computed first.
+LowRankTerm term_of_dx(const Tensor& ds, bool shrinks, const LoraWeights& lora) {
+  LowRankTerm term{.s = ds, .u = lora.a, .u_bf16 = lora.a_bf16};
+  if (shrinks) {
+    term.a = lora.bt;
+    term.a_scale = lora.scale;
+    term.a_bf16 = lora.bt_bf16;
+  }
+  return term;
+}
+
 // dx (+)= dy w + drop'(ds a). shrinks: also computes ds = scale * dy b.
 void record_dx(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& ds, bool shrinks,
                const LinearWeights& weights, const LoraWeights& lora, Accumulate accumulate) {
   if (lora.dropout.probability == 0 && !dx.empty()) {
-    LowRankTerm term{.s = ds, .u = lora.a, .u_bf16 = lora.a_bf16};
-    if (shrinks) {
-      term.a = lora.bt;
-      term.a_scale = lora.scale;
-      term.a_bf16 = lora.bt_bf16;
-    }
-    return record_gemm_backward(batch, dx, dy, weights.w, accumulate, term);
+    return record_gemm_backward(batch, dx, dy, weights.w, accumulate,
+                                term_of_dx(ds, shrinks, lora));
   }
   if (shrinks) record_lora_shrink(batch, ds, dy, lora.bt, lora.scale);
   if (dx.empty()) return;
@@ -159,16 +165,34 @@ bool are_alike(std::span<const LoraBranch> branches) {
 
 // Records dx and dbt of one layer.
 std::vector<PendingGradient> record_one_dx(Batch& batch, const Tensor& dx, const LoraBranch& branch,
-                                           Accumulate accumulate) {
+                                           Accumulate accumulate, DeferredGradients& deferred) {
   const auto& [gradients, dy, s, weights, lora] = branch;
   if (lora.empty()) {
     if (!dx.empty()) record_gemm_backward(batch, dx, dy, weights.w, accumulate);
     return {};
   }
   const PendingGradient pending = pending_of(batch, branch, DType::f32);
-  record_gradient(batch, dbt_of(branch));
+  const LoraGradientProduct of_b = dbt_of(branch);
+  deferred.record(batch, {&of_b, 1});
   record_dx(batch, dx, dy, pending.ds, true, weights, lora, accumulate);
   return {pending};
+}
+
+// Records dx, in one sum, and dbt of several layers whose ds the products compute.
+std::vector<PendingGradient> record_summed_dx(Batch& batch, const Tensor& dx,
+                                              std::span<const LoraBranch> branches,
+                                              Accumulate accumulate, DeferredGradients& deferred) {
+  std::vector<PendingGradient> all;
+  std::vector<LoraGradientProduct> of_b;
+  std::vector<GemmTerm> terms;
+  for (const LoraBranch& branch : branches) {
+    const Tensor ds = all.emplace_back(pending_of(batch, branch, DType::f32)).ds;
+    of_b.push_back(dbt_of(branch));
+    terms.push_back({branch.dy, branch.weights.w, term_of_dx(ds, true, branch.lora)});
+  }
+  deferred.record(batch, of_b);
+  record_gemm_backward_sum(batch, dx, terms, accumulate);
+  return all;
 }
 
 // Records dx and dbt of several layers with the kernel that computes ds together with dbt.
@@ -185,7 +209,7 @@ std::vector<PendingGradient> record_shared_dx(Batch& batch, const Tensor& dx,
     of_b.back().shrunk = ds;
     of_b.back().b = lora.bt_bf16.empty() ? lora.bt : lora.bt_bf16;
     of_b.back().shrink_scale = lora.scale;
-    terms.push_back({branch.dy, branch.weights.w, {.s = ds, .u = lora.a, .u_bf16 = lora.a_bf16}});
+    terms.push_back({branch.dy, branch.weights.w, term_of_dx(ds, false, lora)});
   }
   deferred.record(batch, of_b);
   const LoraBranch& first = branches.front();
@@ -243,14 +267,19 @@ std::vector<PendingGradient> record_lora_linears_dx(Batch& batch, const Tensor& 
                                                     Accumulate accumulate_dx,
                                                     DeferredGradients& deferred) {
   for (const LoraBranch& branch : branches) require_branch(branch);
-  if (shares_dx_launch(batch.context(), branches.front()) && are_alike(branches)) {
-    return record_shared_dx(batch, dx, branches, accumulate_dx, deferred);
+  if (are_alike(branches)) {
+    if (shares_dx_launch(batch.context(), branches.front())) {
+      return record_shared_dx(batch, dx, branches, accumulate_dx, deferred);
+    }
+    if (branches.size() > 1 && !dx.empty()) {
+      return record_summed_dx(batch, dx, branches, accumulate_dx, deferred);
+    }
   }
   std::vector<PendingGradient> all;
   for (const LoraBranch& branch : branches) {
     const auto pending = shares_dx_launch(batch.context(), branch)
                              ? record_shared_dx(batch, dx, {&branch, 1}, accumulate_dx, deferred)
-                             : record_one_dx(batch, dx, branch, accumulate_dx);
+                             : record_one_dx(batch, dx, branch, accumulate_dx, deferred);
     all.insert(all.end(), pending.begin(), pending.end());
     accumulate_dx = Accumulate::yes;
   }

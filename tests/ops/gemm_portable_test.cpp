@@ -6,6 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <functional>
+#include <utility>
 
 #include "tests/reference/gemm_reference.hpp"
 #include "tests/support/op_test.hpp"
@@ -51,7 +54,7 @@ class GemmPortable : public testing::Test {
                                                   ((N + tile.columns - 1) / tile.columns));
     const std::uint32_t whole_tiles = slices == 1 ? tiles : std::min(whole, tiles);
     Batch batch(context());
-    record_gemm_portable(batch, p, {tile, whole_tiles, slices, slice_steps});
+    record_gemm_portable(batch, {&p, 1}, {tile, whole_tiles, slices, slice_steps});
     batch.submit().wait();
 
     auto want =
@@ -67,19 +70,143 @@ class GemmPortable : public testing::Test {
                                    slices, backward));
   }
 
-  // The plan of a product of these sizes on a device with `units` compute units.
-  GemmPortablePlan plan(std::int64_t M, std::int64_t N, std::int64_t K, std::uint32_t units) {
+  // A problem of a group [M, N] with its values; backward, all problems have the same y.
+  struct OfGroup {
+    std::int64_t N, K;
+    std::vector<float> x, w, bias, s, u;
+  };
+  static constexpr std::int64_t kGroupRows = 67;
+
+  std::vector<OfGroup> group_values(const std::vector<std::pair<std::int64_t, std::int64_t>>& sizes,
+                                    std::int64_t R) {
+    std::vector<OfGroup> group;
+    std::uint32_t seed = 1;
+    const auto values = [&](std::int64_t count) {
+      return test::random_values(static_cast<std::size_t>(count), seed++);
+    };
+    for (const auto& [N, K] : sizes) {
+      group.push_back({N, K, values(kGroupRows * K), values(N * K), values(N),
+                       values(kGroupRows * R), values(R * N)});
+    }
+    return group;
+  }
+
+  GemmProduct product_of(const OfGroup& of, std::int64_t R, bool backward, const Tensor& y) {
+    const auto& [N, K, x, w, bias, s, u] = of;
+    GemmProduct p{.y = y,
+                  .x = test::upload(context(), {kGroupRows, K}, x),
+                  .w = test::upload(context(), backward ? Shape{K, N} : Shape{N, K}, w),
+                  .epilogue = {.low_rank = {test::upload(context(), {kGroupRows, R}, s),
+                                            test::upload(context(), {R, N}, u), 0.5F}},
+                  .backward = backward};
+    if (!backward) p.epilogue.bias = test::upload(context(), {N}, bias);
+    return p;
+  }
+
+  // The product and its low-rank term, and forward the bias.
+  std::vector<double> want_of(const OfGroup& of, std::int64_t R, bool backward) {
+    const auto M = static_cast<std::size_t>(kGroupRows), N = static_cast<std::size_t>(of.N),
+               K = static_cast<std::size_t>(of.K);
+    const auto x = test::to_double(of.x), w = test::to_double(of.w);
+    auto want = backward ? test::gemm_backward_reference(x, w, {M, K, N})
+                         : test::gemm_reference(x, w, {M, N, K});
+    test::add_low_rank_reference(want, test::to_double(of.s), test::to_double(of.u),
+                                 static_cast<std::size_t>(R), 0.5);
+    for (std::size_t i = 0; i < want.size() && !backward; ++i) want[i] += double{of.bias[i % N]};
+    return want;
+  }
+
+  // A wide, a narrow and the smallest tile: each is a program that takes seconds to build.
+  std::vector<GemmTile> grouped_tiles() {
+    std::vector<GemmTile> tiles{gemm_tiles_portable()[1], gemm_tiles_portable()[4],
+                                gemm_tiles_portable().back()};
+    std::erase_if(tiles, [&](const GemmTile& t) { return !t.fits(context().device()); });
+    return tiles;
+  }
+
+  static GemmPortablePlan group_plan(const GemmTile& tile, std::uint32_t tiles,
+                                     std::uint32_t slices, std::uint32_t whole) {
+    return {tile, slices == 1 ? tiles : whole, slices, 48};
+  }
+
+  // Each problem of a launch is what it is alone; slices of 48 steps.
+  void expect_group(const std::vector<std::pair<std::int64_t, std::int64_t>>& sizes, std::int64_t R,
+                    const GemmTile& tile, std::uint32_t slices = 1, std::uint32_t whole = 0) {
+    const auto group = group_values(sizes, R);
+    std::vector<test::Output> outputs;
+    std::vector<GemmProduct> problems;
+    std::uint32_t across = 0;
+    for (const OfGroup& of : group) {
+      outputs.emplace_back(context(), Shape{kGroupRows, of.N});
+      problems.push_back(product_of(of, R, false, outputs.back().tensor()));
+      across += (static_cast<std::uint32_t>(of.N) + tile.columns - 1) / tile.columns;
+    }
+    const std::uint32_t down = (static_cast<std::uint32_t>(kGroupRows) + tile.rows - 1) / tile.rows;
+    Batch batch(context());
+    record_gemm_portable(batch, problems, group_plan(tile, down * across, slices, whole));
+    batch.submit().wait();
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      test::expect_close(outputs[i].values(), want_of(group[i], R, false),
+                         test::tolerance_of(static_cast<std::size_t>(group[i].K + R)),
+                         fmt::format("{} of {}, {} x {} tile, {} slices", i, group.size(),
+                                     tile.rows, tile.columns, slices));
+    }
+  }
+
+  // y [M, N] = the sum of products over each number of steps of K, + y.
+  void expect_sum(std::int64_t N, const std::vector<std::int64_t>& steps, std::int64_t R,
+                  const GemmTile& tile, std::uint32_t slices = 1, std::uint32_t whole = 0) {
+    std::vector<std::pair<std::int64_t, std::int64_t>> sizes;
+    std::size_t terms = 0;
+    for (const std::int64_t K : steps) {
+      sizes.emplace_back(N, K);
+      terms += static_cast<std::size_t>(K + R);
+    }
+    const auto group = group_values(sizes, R);
+    const auto before = test::random_values(static_cast<std::size_t>(kGroupRows * N), 99);
+    const Tensor y = test::upload(context(), {kGroupRows, N}, before);
+    auto want = test::to_double(before);
+    std::vector<GemmProduct> problems;
+    for (const OfGroup& of : group) {
+      problems.push_back(product_of(of, R, true, y));
+      problems.back().epilogue.residual = y;
+      const auto term = want_of(of, R, true);
+      std::ranges::transform(want, term, want.begin(), std::plus<>());
+    }
+    const auto tiles = static_cast<std::uint32_t>((kGroupRows + tile.rows - 1) / tile.rows *
+                                                  ((N + tile.columns - 1) / tile.columns));
+    Batch batch(context());
+    record_gemm_portable(batch, problems, group_plan(tile, tiles, slices, whole));
+    batch.submit().wait();
+    test::expect_close(context().read<float>(y), want, test::tolerance_of(terms),
+                       fmt::format("{} terms, {} x {} tile, {} slices", steps.size(), tile.rows,
+                                   tile.columns, slices));
+  }
+
+  Device gpu(std::uint32_t units) {
     Device device = context().device();
     device.kind = DeviceKind::gpu;
     device.platform = "NVIDIA CUDA";
     device.compute_units = units;
     device.max_work_group_size = 1024;
     device.local_memory_bytes = 48 << 10U;
+    return device;
+  }
+  GemmProduct unset(std::int64_t M, std::int64_t N, std::int64_t K, bool backward = false) {
     const auto make = [&](Shape shape) {
       return context().allocate(shape, DType::f32, MemoryTag::scratch);
     };
-    return plan_gemm_portable(
-        device, {.y = make({M, N}), .x = make({M, K}), .w = make({N, K}), .epilogue = {}});
+    return {.y = make({M, N}),
+            .x = make({M, K}),
+            .w = make(backward ? Shape{K, N} : Shape{N, K}),
+            .epilogue = {},
+            .backward = backward};
+  }
+
+  // The plan of a product of these sizes on a device with `units` compute units.
+  GemmPortablePlan plan(std::int64_t M, std::int64_t N, std::int64_t K, std::uint32_t units) {
+    const GemmProduct p = unset(M, N, K);
+    return plan_gemm_portable(gpu(units), {&p, 1});
   }
 };
 
@@ -139,6 +266,73 @@ TEST_F(GemmPortable, LargeProductsTakeLargeTilesAndFewRowsAreSliced) {
   EXPECT_GT(few.slices, 1U);
   EXPECT_EQ(few.slice_steps % few.tile.steps, 0U);
   EXPECT_GE(few.slice_steps * few.slices, 2048U);
+}
+
+// Two and three problems of different widths and, as shrinks of a backward have, steps.
+TEST_F(GemmPortable, EachProblemOfAGroupIsWhatItIsAlone) {
+  for (const GemmTile& tile : grouped_tiles()) {
+    expect_group({{40, 90}, {71, 90}}, 5, tile);
+    expect_group({{72, 64}, {8, 64}, {140, 64}}, 8, tile);
+  }
+  const GemmTile& last = gemm_tiles_portable().back();
+  expect_group({{8, 96}, {8, 24}, {8, 160}}, 3, last);
+}
+
+TEST_F(GemmPortable, TheLastTilesOfAGroupAreSlicedAndTheFirstWhole) {
+  const GemmTile& tile = gemm_tiles_portable().back();
+  expect_group({{40, 100}, {71, 100}}, 5, tile, 3, 4);
+  expect_group({{72, 96}, {8, 96}, {33, 96}}, 8, tile, 2, 10);
+  // The second problem has no steps in the last slices, and adds its low-rank term once.
+  expect_group({{8, 140}, {16, 20}, {8, 48}}, 3, tile, 3);
+}
+
+TEST_F(GemmPortable, ASumHasTheStepsAndTheRanksOfEachProblem) {
+  for (const GemmTile& tile : grouped_tiles()) {
+    expect_sum(71, {96, 32}, 5, tile);
+    expect_sum(72, {16, 64, 48}, 20, tile);
+  }
+}
+
+// Slices that begin and end within problems, and one that skips the first.
+TEST_F(GemmPortable, SlicesOfASumAddUp) {
+  const GemmTile& tile = gemm_tiles_portable().back();
+  expect_sum(71, {64, 72}, 5, tile, 3);
+  expect_sum(40, {16, 8, 120}, 8, tile, 3, 2);
+}
+
+TEST_F(GemmPortable, NarrowProductsOfOneInputShareALaunch) {
+  const std::array qkv{unset(4096, 896, 896), unset(4096, 128, 896), unset(4096, 128, 896)};
+  EXPECT_TRUE(gemm_portable_is_faster_grouped(gpu(132), qkv));
+  const std::array dx{unset(4096, 896, 4864, true), unset(4096, 896, 4864, true)};
+  EXPECT_TRUE(gemm_portable_is_faster_grouped(gpu(132), dx));
+}
+
+TEST_F(GemmPortable, ASumThatNoTilingDividesIsNotGrouped) {
+  const std::array dx{unset(40, 64, 36, true), unset(40, 64, 64, true)};
+  EXPECT_FALSE(gemm_portable_is_faster_grouped(gpu(132), dx));
+  EXPECT_FALSE(gemm_portable_can_group(context(), dx));
+}
+
+// One launch for the shrinks and one for the products, forward and backward.
+TEST_F(GemmPortable, LayersOfOneInputTakeTwoLaunches) {
+  constexpr std::int64_t kRows = 40, kIn = 64, kRank = 8;
+  const auto make = [&](Shape shape) {
+    return context().allocate(shape, DType::f32, MemoryTag::scratch);
+  };
+  const Tensor x = make({kRows, kIn});
+  std::vector<GemmOutput> outputs;
+  std::vector<GemmTerm> terms;
+  for (const std::int64_t n : {64, 16, 32}) {
+    const Tensor w = make({n, kIn}), s = make({kRows, kRank}), a = make({kRank, kIn}),
+                 bt = make({kRank, n}), y = make({kRows, n});
+    outputs.push_back({y, w, {.low_rank = {.s = s, .u = bt, .a = a}}});
+    terms.push_back({y, w, {.s = s, .u = a, .a = bt, .a_scale = 2}});
+  }
+  Batch forward(context()), backward(context());
+  record_gemms(forward, x, outputs);
+  EXPECT_EQ(forward.commands(), 2U);
+  record_gemm_backward_sum(backward, make({kRows, kIn}), terms, Accumulate::yes);
+  EXPECT_EQ(backward.commands(), 2U);
 }
 
 // The shrink of an adapter.

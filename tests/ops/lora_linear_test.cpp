@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <numeric>
 #include <tuple>
 
 #include "clora/ops/rowwise/dropout.hpp"
@@ -205,19 +206,22 @@ TEST_P(LoraLinear, ActivationsMayBeHalves) {
   }
 }
 
-// Three layers of equal rank; two layers; two layers of which one has no adapter; two with dropout.
+// Three layers of equal rank, also small ones for simulators; two layers; two layers of which one
+// has no adapter; two with dropout.
 TEST_P(LoraLinear, SeveralLayersOfOneInputAreWhatEachIsAlone) {
-  constexpr std::int64_t kRows = 140, kIn = 136;
-  CLORA_SKIP_UNLESS_AFFORDED(kRows * kIn * 512);
-  const Tensor x = up({kRows, kIn}, values(kRows * kIn, 1), DType::bf16);
-  for (const auto& [widths, rank, probability] :
-       {std::tuple{std::vector<std::int64_t>{600, 40, 72}, std::int64_t{8}, 0.0F},
-        {{136, 264}, 20, 0.0F},
-        {{136, 264}, 0, 0.0F},
-        {{40, 72}, 8, 0.3F}}) {
+  for (const auto& [rows, in, widths, rank, probability] :
+       {std::tuple{std::int64_t{140}, std::int64_t{136}, std::vector<std::int64_t>{600, 40, 72},
+                   std::int64_t{8}, 0.0F},
+        {17, 16, {16, 8, 40}, 8, 0.0F},
+        {140, 136, {136, 264}, 20, 0.0F},
+        {140, 136, {136, 264}, 0, 0.0F},
+        {140, 136, {40, 72}, 8, 0.3F}}) {
+    const std::int64_t all_widths = std::accumulate(widths.begin(), widths.end(), std::int64_t{0});
+    if (!test::affords(rows * in * all_widths)) continue;
+    const Tensor x = up({rows, in}, values(rows * in, 1), DType::bf16);
     std::vector<Layer> layers;
     for (const std::int64_t n : widths) {
-      layers.emplace_back(context(), Case{kRows, n, kIn, std::max<std::int64_t>(rank, 8)},
+      layers.emplace_back(context(), Case{rows, n, in, std::max<std::int64_t>(rank, 8)},
                           probability);
     }
     if (rank == 0) layers.back().lora = {};
@@ -227,7 +231,7 @@ TEST_P(LoraLinear, SeveralLayersOfOneInputAreWhatEachIsAlone) {
       Tensor dx;
     };
     const auto results = [&] {
-      Results r{{}, {}, up({kRows, kIn}, values(kRows * kIn, 9))};
+      Results r{{}, {}, up({rows, in}, values(rows * in, 9))};
       for (const Layer& layer : layers) {
         const auto zeros = [&](Shape shape) {
           return up(shape, std::vector<float>(static_cast<std::size_t>(shape.elements())));
