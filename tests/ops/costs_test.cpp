@@ -1,5 +1,4 @@
-// The costs by which ops plan launches: where they come from, and that the project's give the plans
-// that were measured.
+// The costs by which ops plan launches: where they come from, and the plans that they give.
 #include "ops/tuned/costs.hpp"
 
 #include <fmt/format.h>
@@ -132,9 +131,21 @@ struct PlannedProduct {
   Product product;
   const char* plan;
 };
-// As the plans were when the costs were constants in the code (2026-11-25): tile and slices with
-// wgmma on 132 units, and on matrix units of 132 units with 227 KiB and of 128 with 100 KiB; groups
-// of columns and rows of gemm_cpu.cl, gemm_bf16_cpu.cl and gemm_packed_cpu.cl on 2 and on 16 units.
+// The costs that were constants in the code until 2026-11-25, and the plans that they gave: tile
+// and slices with wgmma on 132 units, and on matrix units of 132 units with 227 KiB and of 128 with
+// 100 KiB; groups of columns and rows of gemm_cpu.cl, gemm_bf16_cpu.cl and gemm_packed_cpu.cl on 2
+// and on 16 units.
+constexpr GemmWgmmaCosts kWgmma{32, 128, 1.0 / 90, 1900, 1000, 3, 16};
+constexpr GemmMatrixCosts kMatrix{.shared = {18, 9.5, 21, 11, 5.6, 3.6, 2.8, 2.4, 1.4},
+                                  .alone = {18, 13, 21, 14, 8, 5, 3.5, 3, 3.5},
+                                  .tile_steps = 96,
+                                  .shrink_column = 2,
+                                  .shrink_launch = 4,
+                                  .sum_launch = 4,
+                                  .sum_bytes = 2.5e6,
+                                  .max_slices = 16,
+                                  .min_slice_steps = 256};
+constexpr GemmCpuCosts kCpu{12, 1, 0.5, 0.5, 1.7, 1e6, 2};
 constexpr PlannedProduct kPlans[] = {
     {{8192, 4864, 896, 0}, "224 1, 256x128x64 1, 128x128x32 1, 8x1 8x1 1x2 8x2 8x2 1x16"},
     {{8192, 896, 4864, 0}, "224 1, 256x128x64 1, 128x256x32 1, 4x1 4x1 1x2 4x4 4x4 1x16"},
@@ -154,19 +165,18 @@ constexpr PlannedProduct kPlans[] = {
 
 std::string wgmma_plan(const Product& p) {
   const WgmmaTiles tiles =
-      wgmma_tiles({132, costs_for_other_devices<GemmWgmmaCosts>()},
+      wgmma_tiles({132, kWgmma},
                   {.rows = p.rows, .columns = {p.columns}, .shrink = p.shrink, .boxes = p.k / 64});
   return fmt::format("{} {}", tiles.columns, tiles.slices);
 }
 
 std::string matrix_plan(const Product& p, const GemmMatrixUnits& units) {
-  const GemmMatrixTiles tiles =
-      choose_gemm_matrix_tiles(units, costs_for_other_devices<GemmMatrixCosts>(),
-                               {.rows = p.rows,
-                                .columns = {p.columns},
-                                .k = p.k,
-                                .shrink = p.shrink,
-                                .may_split = p.shrink == 0});
+  const GemmMatrixTiles tiles = choose_gemm_matrix_tiles(units, kMatrix,
+                                                         {.rows = p.rows,
+                                                          .columns = {p.columns},
+                                                          .k = p.k,
+                                                          .shrink = p.shrink,
+                                                          .may_split = p.shrink == 0});
   return fmt::format("{} {}", tiles.tile.name(), tiles.slices);
 }
 
@@ -175,7 +185,6 @@ std::string cpu_plan(const Product& p, std::uint32_t units) {
   device.local_memory_bytes = 1 << 20U;
   Capabilities capabilities;
   capabilities.cpu = capabilities.bf16_dots = true;
-  const auto costs = costs_for_other_devices<GemmCpuCosts>();
   const GemmSize size{p.rows, p.columns, p.k};
   std::string text;
   const auto add = [&](const GemmTiles& tiles, const GemmShareCosts& of_share) {
@@ -183,14 +192,14 @@ std::string cpu_plan(const Product& p, std::uint32_t units) {
     text += fmt::format(" {}x{}", shares.column_groups, shares.row_groups);
   };
   const double shrink = p.shrink / static_cast<double>(GemmTiles::kColumns);
-  add(gemm_tiles(device), tiles_costs(costs, false, shrink));
-  add(gemm_bf16_tiles(device, capabilities), tiles_costs(costs, true, shrink));
+  add(gemm_tiles(device), tiles_costs(kCpu, false, shrink));
+  add(gemm_bf16_tiles(device, capabilities), tiles_costs(kCpu, true, shrink));
   const GemmPackedTiles packed = gemm_packed_tiles(device, capabilities, true).value();
-  add(packed.as_tiles(size), packed_costs(costs, shrink));
+  add(packed.as_tiles(size), packed_costs(kCpu, shrink));
   return text;
 }
 
-TEST(Costs, OfTheProjectGiveThePlansThatWereMeasured) {
+TEST(Costs, GiveThePlansThatTheyGaveAsConstants) {
   for (const auto& [product, plan] : kPlans) {
     const std::string got = fmt::format(
         "{}, {}, {},{}{}", wgmma_plan(product), matrix_plan(product, {132, 227U << 10U}),
