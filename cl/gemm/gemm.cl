@@ -375,13 +375,18 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void gemm(
   const int stages = is_last ? of_k + (IS_SUM ? PROBLEMS : 1) * of_ranks : of_k;
 #endif
   scale_sums(sums, alpha);
+  uint of = tile.problem, rank = 0;  // those of the next stage of ranks
   for (int now = whole; now < stages; ++now) {  // the rest of K, and R
     if (now < of_k) {
       stage_rest(left, right, p, alpha, begin + now * STEPS - first_step, item);
     } else {
-      const int r = now - of_k, of = IS_SUM ? r / of_ranks : problem;
       const LowRank term = LOW_RANK(of);
-      stage_low_rank(left, right, p, term, (IS_SUM ? r % of_ranks : r) * STEPS, 0, M, item);
+      stage_low_rank(left, right, p, term, rank, 0, M, item);
+      rank += STEPS;
+      if (IS_SUM && rank >= R) {
+        rank = 0;
+        ++of;
+      }
     }
     barrier(CLK_LOCAL_MEM_FENCE);  // the steps are staged
     multiply_tile(sums, left, right, RIGHT_STRIDE, item);
