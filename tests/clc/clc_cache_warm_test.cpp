@@ -58,8 +58,9 @@ class ClcCacheWarm : public testing::TestWithParam<test::TinyModel> {
     const ProgramResult listed =
         test::run_clc({.arguments = {"cache", "list", "--json"},
                        .environment = {"CLORA_CACHE_DIR=" + cache().string()}});
+    const auto line = listed.json_lines().at(0);
     std::set<std::string> found;
-    for (const auto& program : listed.json_lines().at(0)["programs"]) {
+    for (const auto& program : line["programs"]) {
       found.insert(program["file"].get<std::string>() + program["options"].get<std::string>());
     }
     return found;

@@ -620,7 +620,8 @@ TEST_P(CacheAppend, ThenAttentionOverTheCacheEqualsPackedAttention) {
     got.insert(got.end(), values.begin(), values.end());
   }
   // The prompt's operands and weights may be rounded to bf16, those of single rows are not.
-  const double tolerance = attention_rounds_to_bf16(GetParam(), 23, 16) ? 0x1p-6 : tolerance_of(60);
+  const bool rounds = attention_rounds_to_bf16(context().capabilities(), 23, 16);
+  const double tolerance = rounds ? 0x1p-6 : tolerance_of(60);
   expect_close(got, p.reference().y, tolerance, "y");
 }
 
