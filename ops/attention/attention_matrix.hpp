@@ -25,8 +25,8 @@ struct AttentionMatrixTiles {
   AttentionMatrixTile forward, keys, queries;
 };
 
-// Local memory: 64 KB for a work-group (AMD; Intel, whose sub-groups have 16 lanes), 99 KB (NVIDIA),
-// or 99 KB for each of two work-groups of a compute unit (Hopper).
+// Local memory: 64 KB for a work-group (AMD; Intel, whose sub-groups have 16 lanes), 99 KB
+// (NVIDIA), or 99 KB for each of two work-groups of a compute unit (Hopper).
 enum class AttentionMatrixMemory { small, small_xmx, medium, large };
 
 // The tiles for heads of E elements. REQUIRES: E is one of the supported head dims.
