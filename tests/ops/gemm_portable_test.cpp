@@ -10,7 +10,7 @@
 #include <functional>
 #include <utility>
 
-#include "ops/tuned/tuned.hpp"
+#include "ops/tuned/costs.hpp"
 #include "tests/reference/gemm_reference.hpp"
 #include "tests/support/op_test.hpp"
 
@@ -349,15 +349,25 @@ TEST_F(GemmPortable, LayersOfOneInputTakeTwoLaunches) {
 
 // A table of costs is a file that anyone may have written.
 TEST_F(GemmPortable, AnyCostsGiveAPlanThatCovers) {
-  for (const double value : {0.0, 1e-300, 1.0, kMaxCost}) {
-    GemmPortableCosts costs;
-    GemmPortableCosts::each(costs, [&](const char*, double& cost) { cost = value; });
+  const auto expect_plan = [&](const NamedCosts& costs, const std::string& what) {
     for (const std::int64_t columns : {16, 896}) {
-      const GemmPortablePlan of = plan(1024, columns, 4864, 132, costs);
-      ASSERT_TRUE(of.tile.fits(gpu(132))) << value;
-      EXPECT_LE(of.slices, 16U) << value;
-      EXPECT_GE(of.slices * of.slice_steps, 4864U) << value;
+      const GemmPortablePlan of =
+          plan(1024, columns, 4864, 132, costs_from<GemmPortableCosts>(costs));
+      ASSERT_TRUE(of.tile.fits(gpu(132))) << what;
+      EXPECT_LE(of.slices, 16U) << what;
+      EXPECT_GE(of.slices * of.slice_steps, 4864U) << what;
     }
+  };
+  for (const double value : {0.0, 1e-300, 1.0, kMaxCost}) {
+    NamedCosts all = named(kCosts);
+    for (const auto& [name, usual] : named(kCosts)) {
+      NamedCosts one = named(kCosts);
+      one[name] = all[name] = value;
+      expect_plan(one, fmt::format("{} {}", name, value));
+      expect_plan(all, fmt::format("{} {} and those before", name, value));
+    }
+    all["max_slices"] = kMaxCost;
+    expect_plan(all, fmt::format("all but max_slices {}", value));
   }
 }
 
