@@ -350,7 +350,7 @@ TEST_F(GemmPortable, LayersOfOneInputTakeTwoLaunches) {
 // A table of costs is a file that anyone may have written.
 TEST_F(GemmPortable, AnyCostsGiveAPlanThatCovers) {
   const auto expect_plan = [&](const NamedCosts& costs, const std::string& what) {
-    for (const std::int64_t columns : {16, 896}) {
+    for (const std::int64_t columns : {16, 896, 8192}) {
       const GemmPortablePlan of =
           plan(1024, columns, 4864, 132, costs_from<GemmPortableCosts>(costs));
       ASSERT_TRUE(of.tile.fits(gpu(132))) << what;
