@@ -28,6 +28,19 @@
 //!     STAGES=3
 //! clc: build on mma: MMA_SYNC TILE_ROWS=128 TILE_COLUMNS=128 SUB_ROWS=64 SUB_COLUMNS=64 STEPS=32
 //!     STAGES=3 LOSS_ALONE
+//! clc: build on mfma: MFMA TILE_ROWS=128 TILE_COLUMNS=128 SUB_ROWS=64 SUB_COLUMNS=64 STEPS=32
+//!     STAGES=3
+//! clc: build on wmma_gfx11: WMMA_GFX11 TILE_ROWS=128 TILE_COLUMNS=128 SUB_ROWS=64 SUB_COLUMNS=64
+//!     STEPS=32 STAGES=3
+//! clc: build on wmma_gfx12: WMMA_GFX12 TILE_ROWS=128 TILE_COLUMNS=128 SUB_ROWS=64 SUB_COLUMNS=64
+//!     STEPS=32 STAGES=3
+//! clc: build on xmx: XMX TILE_ROWS=32 TILE_COLUMNS=64 SUB_ROWS=16 SUB_COLUMNS=16 STEPS=32 STAGES=4
+//!     -cl-intel-256-GRF-per-thread
+//! clc: budget of head_exponentials_matrix on gfx90a spills<=9
+//! clc: budget of head_exponentials_matrix on gfx942 spills<=14
+//! clc: budget of head_exponentials_matrix on gfx1100 spills=0
+//! clc: budget of head_exponentials_matrix on gfx1201 spills=0
+//! clc: budget of head_exponentials_matrix on pvc spills<=25
 //! clc: build MMA_SYNC EMULATED TILE_ROWS=32 TILE_COLUMNS=64 SUB_ROWS=16 SUB_COLUMNS=32 STEPS=32
 //!     STAGES=3
 //! clc: allow index-overflow tiles and their parts are numbered well below 2^31

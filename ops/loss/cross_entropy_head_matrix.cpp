@@ -147,6 +147,11 @@ HeadMatrixTiles head_matrix_tiles(const Device& device) {
   HeadMatrixTiles tiles;
   // These GPUs have 227 KiB.
   if (device.matrix_unit == MatrixUnit::wgmma) tiles.steps = 64;
+  // A lane of 16 has registers for the sums of 16 columns and their exponentials (clc stats on
+  // pvc).
+  if (device.matrix_unit == MatrixUnit::xmx) {
+    return {.rows = 32, .columns = 64, .sub_rows = 16, .sub_columns = 16, .steps = 32, .stages = 4};
+  }
   return tiles;
 }
 

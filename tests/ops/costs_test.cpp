@@ -9,6 +9,7 @@
 #include "ops/gemm/gemm_kernels.hpp"
 #include "ops/gemm/gemm_matrix_tiles.hpp"
 #include "ops/gemm/gemm_plan.hpp"
+#include "ops/gemm/gemm_portable_plan.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"
 
@@ -33,6 +34,7 @@ void expect_complete() {
 TEST(Costs, OfTheProjectAreCompleteForEveryModel) {
   expect_complete<GemmCpuCosts>();
   expect_complete<GemmMatrixCosts>();
+  expect_complete<GemmPortableCosts>();
   expect_complete<GemmSkinnyCosts>();
   expect_complete<GemmWgmmaCosts>();
 }

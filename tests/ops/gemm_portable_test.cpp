@@ -10,6 +10,7 @@
 #include <functional>
 #include <utility>
 
+#include "ops/tuned/costs.hpp"
 #include "tests/reference/gemm_reference.hpp"
 #include "tests/support/op_test.hpp"
 
@@ -205,9 +206,20 @@ class GemmPortable : public testing::Test {
 
   // The plan of a product of these sizes on a device with `units` compute units.
   GemmPortablePlan plan(std::int64_t M, std::int64_t N, std::int64_t K, std::uint32_t units) {
-    const GemmProduct p = unset(M, N, K);
-    return plan_gemm_portable(gpu(units), {&p, 1});
+    return plan(M, N, K, units, kCosts);
   }
+  GemmPortablePlan plan(std::int64_t M, std::int64_t N, std::int64_t K, std::uint32_t units,
+                        const GemmPortableCosts& costs) {
+    const GemmProduct p = unset(M, N, K);
+    return plan_gemm_portable(gpu(units), costs, {&p, 1});
+  }
+  bool is_faster_grouped(GemmPortableProblems problems) {
+    return gemm_portable_is_faster_grouped(gpu(132), kCosts, problems);
+  }
+
+  // Those that were constants in the code until 2026-11-25, measured on an H100: plans by them are
+  // known.
+  static constexpr GemmPortableCosts kCosts{224, 1.25, 32, 16, 3e5, 16, 64};
 };
 
 TEST_F(GemmPortable, EveryTileIsRightInBothDirections) {
@@ -302,14 +314,14 @@ TEST_F(GemmPortable, SlicesOfASumAddUp) {
 
 TEST_F(GemmPortable, NarrowProductsOfOneInputShareALaunch) {
   const std::array qkv{unset(4096, 896, 896), unset(4096, 128, 896), unset(4096, 128, 896)};
-  EXPECT_TRUE(gemm_portable_is_faster_grouped(gpu(132), qkv));
+  EXPECT_TRUE(is_faster_grouped(qkv));
   const std::array dx{unset(4096, 896, 4864, true), unset(4096, 896, 4864, true)};
-  EXPECT_TRUE(gemm_portable_is_faster_grouped(gpu(132), dx));
+  EXPECT_TRUE(is_faster_grouped(dx));
 }
 
 TEST_F(GemmPortable, ASumThatNoTilingDividesIsNotGrouped) {
   const std::array dx{unset(40, 64, 36, true), unset(40, 64, 64, true)};
-  EXPECT_FALSE(gemm_portable_is_faster_grouped(gpu(132), dx));
+  EXPECT_FALSE(is_faster_grouped(dx));
   EXPECT_FALSE(gemm_portable_can_group(context(), dx));
 }
 
@@ -333,6 +345,30 @@ TEST_F(GemmPortable, LayersOfOneInputTakeTwoLaunches) {
   EXPECT_EQ(forward.commands(), 2U);
   record_gemm_backward_sum(backward, make({kRows, kIn}), terms, Accumulate::yes);
   EXPECT_EQ(backward.commands(), 2U);
+}
+
+// A table of costs is a file that anyone may have written.
+TEST_F(GemmPortable, AnyCostsGiveAPlanThatCovers) {
+  const auto expect_plan = [&](const NamedCosts& costs, const std::string& what) {
+    for (const std::int64_t columns : {16, 896, 8192}) {
+      const GemmPortablePlan of =
+          plan(1024, columns, 4864, 132, costs_from<GemmPortableCosts>(costs));
+      ASSERT_TRUE(of.tile.fits(gpu(132))) << what;
+      EXPECT_LE(of.slices, 16U) << what;
+      EXPECT_GE(of.slices * of.slice_steps, 4864U) << what;
+    }
+  };
+  for (const double value : {0.0, 1e-300, 1.0, kMaxCost}) {
+    NamedCosts all = named(kCosts);
+    for (const auto& [name, usual] : named(kCosts)) {
+      NamedCosts one = named(kCosts);
+      one[name] = all[name] = value;
+      expect_plan(one, fmt::format("{} {}", name, value));
+      expect_plan(all, fmt::format("{} {} and those before", name, value));
+    }
+    all["max_slices"] = kMaxCost;
+    expect_plan(all, fmt::format("all but max_slices {}", value));
+  }
 }
 
 // The shrink of an adapter.

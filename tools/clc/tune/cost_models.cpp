@@ -6,6 +6,7 @@
 #include "ops/gemm/gemm_kernels.hpp"
 #include "ops/gemm/gemm_matrix_tiles.hpp"
 #include "ops/gemm/gemm_plan.hpp"
+#include "ops/gemm/gemm_portable_plan.hpp"
 #include "ops/tuned/costs.hpp"
 
 namespace clora {
@@ -110,6 +111,7 @@ void PreparedProblem::record(Batch& batch) const {
 std::vector<CostModel> cost_models() {
   return {model_of<GemmCpuCosts>(needs_cpu, problems_for_cpus()),
           model_of<GemmMatrixCosts>(needs_matrix_unit, problems_of_many_rows()),
+          model_of<GemmPortableCosts>(needs_portable, problems_of_many_rows()),
           model_of<GemmSkinnyCosts>(needs_no_cpu, problems_of_few_rows()),
           model_of<GemmWgmmaCosts>(needs_wgmma, problems_of_many_rows())};
 }
