@@ -88,7 +88,7 @@ TEST(Batch, APreparationRunsOnceBeforeTheFirstCommand) {
                                      .set("X_TYPE", "f32")
                                      .set("S_TYPE", "f32"));
   launch.grid = {{64, 1, 1}, {64, 1, 1}};
-  batch.prepare(launch, {sum, term, std::uint32_t{64}, std::uint32_t{1}, 1.0F});
+  batch.prepare(launch, {sum, term, std::uint32_t{1}, std::uint32_t{64}, std::uint32_t{1}, 1.0F});
   for (int turn = 0; turn < 2; ++turn) {
     batch.submit().wait();
     EXPECT_EQ(seen.values(), values);

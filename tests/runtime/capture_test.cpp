@@ -71,7 +71,8 @@ Launch adding(Context& context) {
 }
 void add(Batch& batch, const Tensor& out, const Tensor& term) {
   const auto elements = static_cast<std::uint32_t>(term.elements());
-  batch.launch(adding(batch.context()), out, term, elements, std::uint32_t{1}, 1.0F);
+  batch.launch(adding(batch.context()), out, term, std::uint32_t{1}, elements, std::uint32_t{1},
+               1.0F);
 }
 
 Tensor filled(Context& context, float value) {
@@ -102,7 +103,8 @@ TEST_F(CaptureTest, KeepsTheGridTheOptionsAndTheValues) {
   Context context(config_for("lora_gradient_sum"));  // selected by the kernel's name
   Batch batch(context);
   const Tensor sum = filled(context, 0);
-  batch.launch(adding(context), sum, Tensor(), std::uint32_t{7}, std::uint32_t{0}, 0.1F);
+  batch.launch(adding(context), sum, Tensor(), std::uint32_t{1}, std::uint32_t{7}, std::uint32_t{0},
+               0.1F);
   batch.submit().wait();
   const json captured = call("lora_gradient_sum-1");
   EXPECT_EQ(captured["file"], "lora_linear.cl");
@@ -113,8 +115,8 @@ TEST_F(CaptureTest, KeepsTheGridTheOptionsAndTheValues) {
   EXPECT_EQ(captured["global"], json({kElements, 1, 1}));
   EXPECT_EQ(captured["local"], json({kElements, 1, 1}));
   EXPECT_EQ(captured["arguments"][1]["kind"], "null");
-  EXPECT_EQ(captured["arguments"][2]["value"], 7);
-  EXPECT_EQ(captured["arguments"][4]["value"].get<float>(), 0.1F);
+  EXPECT_EQ(captured["arguments"][3]["value"], 7);
+  EXPECT_EQ(captured["arguments"][5]["value"].get<float>(), 0.1F);
 }
 
 TEST_F(CaptureTest, WritesOneKernelFileThatBeginsWithItsHead) {
@@ -157,7 +159,7 @@ TEST_F(CaptureTest, KeepsAllOfTheMemoryIfViewsOverlapInPart) {
   Batch batch(context);
   Launch launch = adding(context);
   launch.grid = single_item_groups(1);
-  batch.launch(launch, out, term, std::uint32_t{1}, std::uint32_t{1}, 1.0F);
+  batch.launch(launch, out, term, std::uint32_t{1}, std::uint32_t{1}, std::uint32_t{1}, 1.0F);
   batch.submit().wait();
   const json arguments = call("test-add-1")["arguments"];
   EXPECT_EQ(arguments[1]["kind"], "array");  // begins first in the buffer
@@ -200,7 +202,8 @@ TEST_F(CaptureTest, RefusesAKernelThatReachesTensorsByAddresses) {
   Launch launch = adding(context);
   launch.uses = {filled(context, 5)};
   Batch batch(context);
-  batch.launch(launch, sum, filled(context, 1), kElements, std::uint32_t{1}, 1.0F);
+  batch.launch(launch, sum, filled(context, 1), std::uint32_t{1}, kElements, std::uint32_t{1},
+               1.0F);
   batch.submit().wait();
   EXPECT_THAT(messages_, HasSubstr("warning: capture: launch 1 of test/add cannot be captured: its "
                                    "kernel lora_gradient_sum reads tensor addresses"));
