@@ -23,6 +23,9 @@ constexpr std::int64_t kMinRows = 16;
 // (model/families/cached_forward.cpp): three quarters of the chunk, so that short contexts can hold
 // them.
 constexpr std::int64_t kPrompts[]{192, 48, 12};
+// Lengths of the cache up to which decoding on GPUs takes one program each: a row's keys are split
+// among twice as many work-groups (portable_splits() of ops/attention/attention_spec.hpp).
+constexpr std::int64_t kCacheLengths[]{64, 128, 256, 512, 1024, 2048};
 constexpr std::int64_t kReply = 2;  // tokens: one from the prompt, one from a decode step
 
 std::function<void(std::string_view, double)> counter_of(WarmingResult& result) {
@@ -66,8 +69,12 @@ class Warming {
       for (const std::int64_t length : kPrompts) {
         if (most > 0 && length + kReply > most) continue;
         report("a prompt of {} tokens{}", length, adapter == nullptr ? "" : " with an adapter");
-        const std::vector<std::int32_t> prompt(static_cast<std::size_t>(length), 0);
-        Generator(model_, adapter, length + kReply).generate(prompt, {.max_tokens = kReply});
+        generate(adapter, length, length + kReply);
+      }
+      for (const std::int64_t length : kCacheLengths) {
+        if (most > 0 && length > most) break;
+        report("a cache of {} tokens{}", length, adapter == nullptr ? "" : " with an adapter");
+        generate(adapter, 1, length);
       }
     }
   }
@@ -88,6 +95,11 @@ class Warming {
   }
 
  private:
+  void generate(const Adapter* adapter, std::int64_t prompt_length, std::int64_t cache_length) {
+    const std::vector<std::int32_t> prompt(static_cast<std::size_t>(prompt_length), 0);
+    Generator(model_, adapter, cache_length).generate(prompt, {.max_tokens = kReply});
+  }
+
   template <class... Args>
   void report(fmt::format_string<Args...> format, Args&&... args) const {
     if (config_.progress) config_.progress(fmt::format(format, std::forward<Args>(args)...));
