@@ -146,6 +146,12 @@ GemmPortablePlan tuned_plan(Context& context, Problems problems) {
   return plan_gemm_portable(context.device(), costs, problems);
 }
 
+// Intel's compiler for CPUs (2026.22) crashes on the kernel of several problems, and takes the
+// process with it.
+bool compiler_crashes_on_groups(const Device& device) {
+  return device.kind == DeviceKind::cpu && device.platform.starts_with("Intel");
+}
+
 // Whether one program can compute both products, and one the shrinks of both.
 bool is_like(const GemmProduct& p, const GemmProduct& first) {
   return p.x.type() == first.x.type() && p.w.type() == first.w.type() &&
@@ -186,8 +192,8 @@ void record_gemm_portable(Batch& batch, const GemmProduct& p) {
 bool gemm_portable_can_group(const Context& context, Problems problems) {
   const GemmProduct& first = problems.front();
   const std::vector<GemmProduct> products = without_shrinks(problems);
-  return can_be_grouped(products) && first.epilogue.column_scale.empty() &&
-         !first.has_row_groups() &&
+  return !compiler_crashes_on_groups(context.device()) && can_be_grouped(products) &&
+         first.epilogue.column_scale.empty() && !first.has_row_groups() &&
          std::ranges::all_of(problems, [&](const GemmProduct& p) { return is_like(p, first); }) &&
          gemm_portable_is_faster_grouped(context.device(), costs_of<GemmPortableCosts>(context),
                                          products);
