@@ -55,13 +55,17 @@ const char* refusal_of_sizes(const AttentionSpec& spec) {
 
 AttentionMatrixTiles tiles_on(const Context& context, std::int64_t E) {
   using Memory = AttentionMatrixMemory;
-  const bool is_hopper = context.device().matrix_unit == MatrixUnit::wgmma;
-  const bool is_nvidia = matrix_unit_of(context).unit == MatrixUnit::mma;
-  if (matrix_unit_of(context).unit == MatrixUnit::xmx) {
-    return attention_matrix_tiles(E, Memory::small_xmx);
+  if (context.device().matrix_unit == MatrixUnit::wgmma) {
+    return attention_matrix_tiles(E, Memory::large);
   }
-  const Memory memory = is_hopper ? Memory::large : is_nvidia ? Memory::medium : Memory::small;
-  return attention_matrix_tiles(E, memory);
+  switch (matrix_unit_of(context).unit) {
+    case MatrixUnit::mma:
+      return attention_matrix_tiles(E, Memory::medium);
+    case MatrixUnit::xmx:
+      return attention_matrix_tiles(E, Memory::small_xmx);
+    default:
+      return attention_matrix_tiles(E, Memory::small);
+  }
 }
 
 // Not measured: no such GPU was available.
@@ -75,11 +79,11 @@ AttentionMatrixTiles small_tiles(std::int64_t E) {
 // A lane of 16 holds more of a tile: with these, heads of up to 64 elements spill no register
 // (clc stats on pvc), those of 128 some. Not measured either.
 AttentionMatrixTiles xmx_tiles(std::int64_t E) {
-  AttentionMatrixTiles tiles = small_tiles(E);
-  if (E <= 128) tiles.keys = tiles.queries = {4, 16, 16};
-  if (E > 64 && E <= 128) tiles.forward.columns = 16;
-  if (E > 64 && E <= 128 && E % 32 == 0) tiles.keys.parts = 2;
-  return tiles;
+  constexpr AttentionMatrixTile kWide{4, 16, 16};
+  if (E <= 64) return {.forward = {4, 16, 32}, .keys = kWide, .queries = kWide};
+  if (E > 128) return small_tiles(E);
+  const std::int64_t parts = E % 32 == 0 ? 2 : 1;
+  return {.forward = kWide, .keys = {4, 16, 16, 2, parts}, .queries = kWide};
 }
 
 // What the launches of one backward share.

@@ -202,7 +202,7 @@ TEST_P(WeightParts, GiveTheSameResultsInEveryArchitecture) {
 TEST_P(WeightParts, OfAnActivationAreRefusedWithWhatToLower) {
   const test::TemporaryFolder folder;
   test::write_file(folder / "m.gguf", gguf_model({DType::f32, 0, 0}));
-  SKIP_IF_PARTS_ARE_LARGE(LoadedModel(folder / "m.gguf", GetParam(), 0).context.device());
+  SKIP_IF_PARTS_ARE_LARGE(test::context_of(GetParam()).device());
   LoadedModel loaded(folder / "m.gguf", GetParam(), 128 * kKiB);
   Record record;
   record.ids.assign(100, 1);
