@@ -61,20 +61,22 @@ __attribute__((noinline)) void add_to_keys(__global float* out, long out_step,
                                                 __global const float* rows, long row_step,
                                                 int count, int keys, int ahead, int width) {
   int n = 0;
-  for (; n + ROWS <= keys; n += ROWS) {
+  for (int n_end; n + ROWS <= keys; n = n_end) {
     const int from = max(0, ahead + n);
+    // All tiles of keys that every query attends to, or one.
+    n_end = from > 0 ? n + ROWS : min(keys, ROWS - ahead) / ROWS * ROWS;
     __local const float* left = weights + n * QUERIES + from;
     __global const float* right = rows + from * row_step;
     __global float* to = out + n * out_step;
     int e = 0;
     for (; e + 32 <= width; e += 32) {
-      rows_update_wide(to + e, out_step, left, right + e, row_step, count - from);
+      rows_update_wide(to + e, out_step, left, right + e, row_step, count - from, n_end - n);
     }
-    for (; e + 16 <= width; e += 16) {
-      rows_update_8(to + e, out_step, left, right + e, row_step, count - from, 16);
-    }
-    if (e < width) {
-      rows_update_8(to + e, out_step, left, right + e, row_step, count - from, width - e);
+    for (; e < width; e += 16) {
+      for (int i = 0; i < n_end - n; i += ROWS) {
+        rows_update_8(to + i * out_step + e, out_step, left + i * QUERIES, right + e, row_step,
+                      count - from, min(16, width - e));
+      }
     }
   }
   for (; n < keys; ++n) {

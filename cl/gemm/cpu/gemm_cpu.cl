@@ -110,8 +110,8 @@ __attribute__((noinline)) void expand_backward(__local float* panel, __global co
   for (uint l = begin; l < end; ++l) {
     float16 lo, hi;
     weight_block32_guarded(weight_row(w, l, C), c0, C, &lo, &hi);
-    vstore16(lo, 0, panel);
-    vstore16(hi, 0, second);
+    store_floats(__local, panel, lo);
+    store_floats(__local, second, hi);
     panel += PANEL_COLUMNS;
     second += PANEL_COLUMNS;
   }
