@@ -1,6 +1,7 @@
 #include "runtime/memory/pool_state.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
+#include "runtime/memory/huge_pages.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -150,7 +151,7 @@ std::unique_ptr<DeviceBlock> PoolState::create(std::size_t bytes, int& status) {
   if (bytes > max_allocation_bytes_ || bytes > limit) return nullptr;
   if (device_bytes() + bytes > limit) trim(0);
   if (device_bytes() + bytes > limit) return nullptr;
-  OwnedMem mem(clCreateBuffer(context_.get(), CL_MEM_READ_WRITE, bytes, nullptr, &status));
+  OwnedMem mem = allocate_memory(bytes, status);
   if (mem == nullptr && !means_no_memory(status)) accept(status, "buffer pool: clCreateBuffer");
   if (mem == nullptr) return nullptr;
   using Reach = DeviceBlock::Reach;
@@ -159,16 +160,37 @@ std::unique_ptr<DeviceBlock> PoolState::create(std::size_t bytes, int& status) {
   return std::make_unique<DeviceBlock>(std::move(mem), bytes, reach);
 }
 
+// Memory of the driver, or on CPUs of this process, on huge pages; null with the reason in `status`.
+// Tools that check accesses (exact mode) know the bounds of the driver's memory only.
+OwnedMem PoolState::allocate_memory(std::size_t bytes, int& status) const {
+  std::shared_ptr<void> pages;
+  if (kind_ == DeviceKind::cpu && config.sub_allocate && bytes >= kHugePageBytes) {
+    pages = huge_pages(bytes);
+  }
+  if (pages == nullptr) {
+    return OwnedMem(clCreateBuffer(context_.get(), CL_MEM_READ_WRITE, bytes, nullptr, &status));
+  }
+  OwnedMem mem(clCreateBuffer(context_.get(), CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes,
+                              pages.get(), &status));
+  if (mem != nullptr) keep_until_freed(mem.get(), std::move(pages));
+  return mem;
+}
+
+// The driver may use the memory after our release, until the last command is done.
+void PoolState::keep_until_freed(cl_mem mem, std::shared_ptr<const void> owner) const {
+  auto shared_owner = std::make_unique<std::shared_ptr<const void>>(std::move(owner));
+  accept(clSetMemObjectDestructorCallback(mem, forget_owner, shared_owner.get()),
+         "buffer pool: clSetMemObjectDestructorCallback");
+  (void)shared_owner.release();
+}
+
 std::unique_ptr<DeviceBlock> PoolState::wrap(std::span<const std::byte> bytes,
                                              std::shared_ptr<const void> owner) {
   cl_int status = CL_SUCCESS;
   OwnedMem mem(clCreateBuffer(context_.get(), CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR, bytes.size(),
                               const_cast<std::byte*>(bytes.data()), &status));
   accept(status, "buffer pool: clCreateBuffer of host memory");
-  auto shared_owner = std::make_unique<std::shared_ptr<const void>>(std::move(owner));
-  accept(clSetMemObjectDestructorCallback(mem.get(), forget_owner, shared_owner.get()),
-         "buffer pool: clSetMemObjectDestructorCallback");
-  (void)shared_owner.release();
+  keep_until_freed(mem.get(), std::move(owner));
   auto block =
       std::make_unique<DeviceBlock>(std::move(mem), bytes.size(), DeviceBlock::Reach::exact);
   block->committed = true;

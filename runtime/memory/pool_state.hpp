@@ -52,6 +52,8 @@ struct PoolState {
   bool take_block(Allocation& allocation, int& status);
   std::unique_ptr<DeviceBlock> take_cached(std::size_t bytes);
   std::unique_ptr<DeviceBlock> create(std::size_t bytes, int& status);
+  OwnedMem allocate_memory(std::size_t bytes, int& status) const;
+  void keep_until_freed(cl_mem mem, std::shared_ptr<const void> owner) const;
   void accept(int status, std::string_view call) const;
   void count(std::int64_t bytes, const Allocation& allocation) noexcept;
 

@@ -2,12 +2,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <cstdint>
 #include <optional>
 #include <random>
 #include <vector>
 
 #include "clora/runtime/memory/memory_plan.hpp"
+#include "runtime/device/opencl.hpp"
+#include "runtime/memory/huge_pages.hpp"
 #include "tests/support/op_test.hpp"
 
 namespace clora {
@@ -48,6 +52,40 @@ TEST_F(Pool, GivesALargeBufferAMemoryObjectOfItsOwn) {
   EXPECT_NE(small.handle(), large.handle());
   EXPECT_EQ(large.offset_bytes(), 0U);
   EXPECT_LT(large.bytes(), 3 * kMiB + 5000);
+}
+
+// The address of a buffer's memory in this process; null for memory of the driver.
+void* host_address(const Buffer& buffer) {
+  void* address = nullptr;
+  EXPECT_EQ(clGetMemObjectInfo(buffer.handle(), CL_MEM_HOST_PTR, sizeof address, &address, nullptr),
+            CL_SUCCESS);
+  return address;
+}
+
+bool is_mapped(void* address) {
+  unsigned char resident = 0;
+  return mincore(address, 1, &resident) == 0;
+}
+
+TEST_F(Pool, PutsLargeBuffersOfACpuOnHugePages) {
+  if (context_.device().kind != DeviceKind::cpu) GTEST_SKIP() << "not a CPU device";
+  std::optional<Buffer> large = pool_.allocate(5 * kMiB, MemoryTag::weights);
+  void* const address = host_address(*large);
+  ASSERT_NE(address, nullptr);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(address) % kHugePageBytes, 0U);
+  EXPECT_TRUE(is_mapped(address));
+  EXPECT_EQ(host_address(pool_.allocate(3 * kMiB / 2, MemoryTag::weights)), nullptr);
+  BufferPool exact = make_pool({.limit_bytes = 64 * kMiB, .sub_allocate = false});
+  EXPECT_EQ(host_address(exact.allocate(5 * kMiB, MemoryTag::weights)), nullptr);
+}
+
+TEST_F(Pool, UnmapsHugePagesWithTheirBuffer) {
+  if (context_.device().kind != DeviceKind::cpu) GTEST_SKIP() << "not a CPU device";
+  std::optional<Buffer> large = pool_.allocate(40 * kMiB, MemoryTag::weights);
+  void* const address = host_address(*large);
+  ASSERT_TRUE(is_mapped(address));
+  large.reset();  // more than the pool caches
+  EXPECT_FALSE(is_mapped(address));
 }
 
 TEST_F(Pool, GivesReturnedMemoryToTheNextCallerOfItsSize) {
