@@ -5,7 +5,8 @@
 // Types   f32
 // Work    a work-group of one item owns `columns` columns of out and walks over the T rows, 64 at a
 //         time. It takes two vectors of columns after another and computes all R rows of out from
-//         them, so x comes from memory once; meanwhile it prefetches the next columns.
+//         them, so x comes from memory once; meanwhile it prefetches these columns of the next 64
+//         rows.
 // Local   none
 // Tiles      64 rows: s^T |8| x |32|  ->  8 x 32 sums in registers with AVX-512, 4 x 16 with AVX2;
 //            one row of out and up to 16 columns at the edges
@@ -40,16 +41,23 @@
     store_vector(__global, row, fma((FLOATS)(scale), hi##i, load_vector(row))); \
   }
 
-// out[i, c] += scale * sum over t of s[t, i] x[t, c] for a micro-tile. Prefetches `ahead` elements
-// after those that it reads.
+// The columns of a micro-tile in a row of x take one line, or with AVX-512 two.
+#if VECTOR_FLOATS == 16
+#define FETCH_COLUMNS(at) FETCH_NEAR(at); FETCH_NEAR((at) + VECTOR_FLOATS)
+#else
+#define FETCH_COLUMNS(at) FETCH_NEAR(at)
+#endif
+
+// out[i, c] += scale * sum over t of s[t, i] x[t, c] for a micro-tile. Prefetches what lies `ahead`
+// elements after x.
 #define DEFINE_MICRO_TILE(NAME, EACH)                                                             \
   __attribute__((noinline)) void NAME(__global float* out, __global const float* s,               \
                                       __global const float* x, uint rows, uint R, uint K,         \
-                                      float scale, uint ahead) {                                  \
+                                      float scale, size_t ahead) {                                \
     EACH(RANK_SUMS)                                                                               \
     for (uint t = 0; t < rows; ++t, s += R, x += K) {                                             \
       const FLOATS x_lo = load_vector(x), x_hi = load_vector(x + VECTOR_FLOATS);                  \
-      FETCH_NEAR(x + ahead);                                                                      \
+      FETCH_COLUMNS(x + ahead);                                                                   \
       EACH(RANK_STEP)                                                                             \
     }                                                                                             \
     EACH(RANK_ADD)                                                                                \
@@ -74,16 +82,16 @@ __attribute__((noinline)) void add_edge(__global float* out, __global const floa
 // The same for `columns` columns, and for all R rows of out.
 void add_columns(__global float* out, __global const float* s, __global const float* x, uint rows,
                  uint R, uint K, float scale, uint columns) {
+  const size_t next_rows = (size_t)ROWS_AT_ONCE * K;
   uint r = 0;
   if (columns == MICRO_COLUMNS) {
 #if MICRO_RANKS == 8
     for (; r + 8 <= R; r += 8) {
-      add_micro_tile(out + (size_t)r * K, s + r, x, rows, R, K, scale, r == 0 ? MICRO_COLUMNS : 0);
+      add_micro_tile(out + (size_t)r * K, s + r, x, rows, R, K, scale, r == 0 ? next_rows : 0);
     }
 #endif
     for (; r + 4 <= R; r += 4) {
-      add_micro_tile_4(out + (size_t)r * K, s + r, x, rows, R, K, scale,
-                       r == 0 ? MICRO_COLUMNS : 0);
+      add_micro_tile_4(out + (size_t)r * K, s + r, x, rows, R, K, scale, r == 0 ? next_rows : 0);
     }
   }
   for (; r < R; ++r) {
