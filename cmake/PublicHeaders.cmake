@@ -14,6 +14,7 @@ set(CLORA_PUBLIC_HEADERS
   runtime/device/device_health.hpp
   runtime/device/driver_cache.hpp
   runtime/device/driver_diagnosis.hpp
+  runtime/device/driver_threads.hpp
   runtime/device/opencl_handles.hpp
   runtime/device/variant.hpp
   runtime/files/digest.hpp

@@ -9,6 +9,7 @@
 
 #include "bench/support/prepared.hpp"
 #include "bench/support/session.hpp"
+#include "clora/runtime/device/driver_threads.hpp"
 #include "clora/runtime/error.hpp"
 
 namespace {
@@ -41,6 +42,7 @@ int run(std::vector<char*> arguments) {
 }  // namespace
 
 int main(int count, char** arguments) {
+  clora::pin_driver_threads();
   try {
     return run({arguments, arguments + count});
   } catch (const clora::Error& error) {

@@ -9,6 +9,7 @@
 #include <future>
 
 #include "clora/runtime/device/driver_cache.hpp"
+#include "clora/runtime/device/driver_threads.hpp"
 #include "clora/serving/http_server.hpp"
 #include "clora/serving/reply_stream.hpp"
 #include "engine.hpp"
@@ -132,7 +133,8 @@ void run(const std::vector<std::string>& arguments) {
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // in every thread: listen() waits for them
-  const clora::DriverCache drivers(clora::default_cache_folder());  // before threads and OpenCL
+  clora::pin_driver_threads();  // before threads and OpenCL, as the next line
+  const clora::DriverCache drivers(clora::default_cache_folder());
   Engine engine(options.model.c_str());
   for (const auto& [name, folder] : options.adapters) engine.add(name, folder);
   clora::HttpServer server(options.limits);

@@ -9,6 +9,7 @@
 
 #include "clora/runtime/context.hpp"
 #include "clora/runtime/device/driver_cache.hpp"
+#include "clora/runtime/device/driver_threads.hpp"
 #include "clora/runtime/error.hpp"
 #include "tools/command_line/config_file.hpp"
 #include "tools/command_line/crash_mark.hpp"
@@ -179,6 +180,7 @@ int run_action(const CLI::App& program, const Action& action) {
     }
   };
   register_installed_driver(kNvidiaDriver, default_cache_folder());
+  pin_driver_threads();
   const DriverCache drivers(default_cache_folder(), hooks);
   const CrashMark crash(drivers.crash_descriptor());
   const int code = action();
