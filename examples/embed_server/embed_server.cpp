@@ -133,7 +133,7 @@ void run(const std::vector<std::string>& arguments) {
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // in every thread: listen() waits for them
-  clora::pin_driver_threads();  // before threads and OpenCL, as the next line
+  clora::pin_driver_threads();                    // before threads and OpenCL, as the next line
   const clora::DriverCache drivers(clora::default_cache_folder());
   Engine engine(options.model.c_str());
   for (const auto& [name, folder] : options.adapters) engine.add(name, folder);

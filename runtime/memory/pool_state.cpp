@@ -160,8 +160,8 @@ std::unique_ptr<DeviceBlock> PoolState::create(std::size_t bytes, int& status) {
   return std::make_unique<DeviceBlock>(std::move(mem), bytes, reach);
 }
 
-// Memory of the driver, or on CPUs of this process, on huge pages; null with the reason in `status`.
-// Tools that check accesses (exact mode) know the bounds of the driver's memory only.
+// Memory of the driver, or on CPUs of this process, on huge pages; null with the reason in
+// `status`. Tools that check accesses (exact mode) know the bounds of the driver's memory only.
 OwnedMem PoolState::allocate_memory(std::size_t bytes, int& status) const {
   std::shared_ptr<void> pages;
   if (kind_ == DeviceKind::cpu && config.sub_allocate && bytes >= kHugePageBytes) {
