@@ -1,4 +1,4 @@
-#include "runtime/device/driver_threads.hpp"
+#include "clora/runtime/device/driver_threads.hpp"
 
 #include <sched.h>
 #include <unistd.h>
