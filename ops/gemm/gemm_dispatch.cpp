@@ -137,11 +137,11 @@ bool int8_passed(Context& context, const Tensor& w) {
 
 // Whether operands of the product are rounded to bf16.
 bool rounds(const Context& context, const GemmProduct& p) {
-  return rounds_to_bf16(context.capabilities(), p.size(), p.backward);
+  return rounds_to_bf16(context, p.size(), p.backward);
 }
 
 bool is_skinny_product(const Context& context, const GemmProduct& p) {
-  return !p.backward && is_skinny(context.capabilities(), p.rows());
+  return !p.backward && is_skinny(context, p.rows());
 }
 
 bool has_packed_floats(const Tensor& w) {

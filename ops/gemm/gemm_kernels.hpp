@@ -67,25 +67,9 @@ inline constexpr std::string_view kGemmSkinnyInt8 = "gemm_skinny_int8_cpu.cl";
 // Unless a kernel may fuse the shrink, it reads s and REQUIRES that the product has no shrink. The
 // kernels for CPUs REQUIRE is_f32().
 
-// The costs of cl/gemm/gemm_skinny.cl (ops/tuned/costs.hpp).
-struct GemmSkinnyCosts {
-  static constexpr std::string_view kModel = "gemm_skinny";
-  // Columns of a compute unit from which teams compute several rows of w: with fewer, the teams are
-  // not balanced.
-  double team_columns = 0;
-  // Each group repeats a fused shrink: up to this many multiplications in total, that is faster
-  // than a separate launch.
-  double shrink_products = 0;
-
-  static void each(auto& costs, auto f) {
-    f("team_columns", costs.team_columns);
-    f("shrink_products", costs.shrink_products);
-  }
-};
-
 // Any product.
 void record_gemm_portable(Batch& batch, const GemmProduct& p);
-// REQUIRES: forward, less than GemmTiles::kSkinnyRowsPortable rows. May fuse the shrink if
+// REQUIRES: forward, up to GemmSkinnyCosts::kMaxRows rows. May fuse the shrink if
 // gemm_skinny_fuses_shrink().
 void record_gemm_skinny_portable(Batch& batch, const GemmProduct& p);
 // The same with PTX; the self-test is that of the product's program.

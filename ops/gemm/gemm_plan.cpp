@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/tuned/costs.hpp"
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {
@@ -110,14 +111,17 @@ std::optional<GemmPackedTiles> gemm_packed_tiles(const Device& device,
   return packed;
 }
 
-bool is_skinny(const Capabilities& capabilities, std::int64_t rows) {
+bool is_skinny(const Context& context, std::int64_t rows) {
+  const Capabilities& capabilities = context.capabilities();
   if (capabilities.cpu) return rows < GemmTiles::kSkinnyRows;
-  return rows < (capabilities.has_gpu_matrices() ? GemmTiles::kSkinnyRowsMatrix
-                                                 : GemmTiles::kSkinnyRowsPortable);
+  const GemmSkinnyCosts& costs = costs_of<GemmSkinnyCosts>(context);
+  const double limit = capabilities.has_gpu_matrices() ? costs.rows_matrix : costs.rows_portable;
+  return rows <= GemmSkinnyCosts::kMaxRows && static_cast<double>(rows) <= limit;
 }
 
-bool rounds_to_bf16(const Capabilities& capabilities, const GemmSize& size, bool backward) {
-  if (!backward && is_skinny(capabilities, size.rows)) return false;
+bool rounds_to_bf16(const Context& context, const GemmSize& size, bool backward) {
+  if (!backward && is_skinny(context, size.rows)) return false;
+  const Capabilities& capabilities = context.capabilities();
   if (capabilities.has_gpu_matrices()) return true;
   return capabilities.bf16_dots && size.columns > GemmTiles::kNarrowColumns;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "clora/runtime/context.hpp"
 #include "clora/runtime/device/capabilities.hpp"
 #include "clora/runtime/device/device.hpp"
 #include "clora/runtime/programs/program_cache.hpp"
@@ -44,6 +45,31 @@ struct GemmCpuCosts {
   }
 };
 
+// The costs of cl/gemm/gemm_skinny.cl, the kernel for few rows that is not for CPUs
+// (ops/tuned/costs.hpp).
+struct GemmSkinnyCosts {
+  static constexpr std::string_view kModel = "gemm_skinny";
+  static constexpr std::uint32_t kMaxRows = 16;  // whose sums an item has registers for
+
+  // The rows up to which a product is skinny, kMaxRows at most: of portable kernels, and with a
+  // matrix unit, whose kernels for more rows read w as fast.
+  double rows_portable = 0;
+  double rows_matrix = 0;
+  // Columns of a compute unit from which teams compute several rows of w: with fewer, the teams are
+  // not balanced.
+  double team_columns = 0;
+  // Each group repeats a fused shrink: up to this many multiplications in total, that is faster
+  // than a separate launch.
+  double shrink_products = 0;
+
+  static void each(auto& costs, auto f) {
+    f("rows_portable", costs.rows_portable);
+    f("rows_matrix", costs.rows_matrix);
+    f("team_columns", costs.team_columns);
+    f("shrink_products", costs.shrink_products);
+  }
+};
+
 // The scratch of a work-group of cl/gemm/cpu/gemm_cpu.cl and cl/gemm/cpu/gemm_bf16_cpu.cl.
 struct GemmTiles {
   static constexpr std::uint32_t kRows = 12;     // in registers
@@ -51,12 +77,6 @@ struct GemmTiles {
   static constexpr std::uint32_t kColumns = 32;
   // A product of fewer rows is skinny: its own kernel is faster than a mostly empty tile.
   static constexpr std::uint32_t kSkinnyRows = 12;
-  // The limits of cl/gemm/gemm_skinny.cl, the kernel that is not for CPUs: in general, and with a
-  // matrix unit, whose kernels for more rows read w as fast. On an H200, cl/gemm/gemm_skinny.cl
-  // takes 48, 53, 104 and 199 us for 18944 x 3584 with 1, 4, 8 and 16 rows; on an H100,
-  // cl/gemm/gemm_matrix.cl takes 52 us with 16.
-  static constexpr std::uint32_t kSkinnyRowsPortable = 17;
-  static constexpr std::uint32_t kSkinnyRowsMatrix = 5;
   // Up to this many columns the f32 kernel computes half a tile.
   static constexpr std::uint32_t kNarrowColumns = 16;
 
@@ -75,12 +95,13 @@ GemmTiles gemm_tiles(const Device& device);
 // REQUIRES: bf16_dots.
 GemmTiles gemm_bf16_tiles(const Device& device, const Capabilities& capabilities);
 
-// Whether a forward product of `rows` rows is skinny (small M) for kernels with these capabilities.
-bool is_skinny(const Capabilities& capabilities, std::int64_t rows);
+// Whether a forward product of `rows` rows is skinny (small M): on CPUs less than a tile, on other
+// devices as the costs of cl/gemm/gemm_skinny.cl say.
+bool is_skinny(const Context& context, std::int64_t rows);
 
 // Whether a product's operands are rounded to bf16. Those of skinny forward products are not, nor,
 // on CPUs, those of narrow outputs.
-bool rounds_to_bf16(const Capabilities& capabilities, const GemmSize& size, bool backward);
+bool rounds_to_bf16(const Context& context, const GemmSize& size, bool backward);
 
 // The scratch of a work-group of cl/gemm/cpu/gemm_packed_cpu.cl. Rows of x fill half of a
 // second-level cache of 1 MiB, so a panel of w and the output fit next to them.

@@ -158,7 +158,7 @@ HeadMatrixTiles head_matrix_tiles(const Device& device) {
 const char* head_loss_matrix_refusal(const Context& context, const HeadLoss& head) {
   const auto& [loss, dx, in] = head;
   const GemmSize size{u32(in.x.shape()[0]), u32(in.head.shape()[0]), u32(in.head.shape()[1])};
-  if (!rounds_to_bf16(context.capabilities(), size, false)) return "it is for many rows";
+  if (!rounds_to_bf16(context, size, false)) return "it is for many rows";
   if (head.wants_gradient() && in.head.shape()[0] % 8 != 0) {
     return "its vocabulary is a multiple of 8";
   }

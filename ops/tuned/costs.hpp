@@ -5,9 +5,10 @@
 //   static constexpr std::string_view kModel = "gemm_wgmma";
 //   static void each(auto& costs, auto f);   // calls f(name, number) for each of its numbers
 // A Context has the costs of its device in the user's table, or else in the project's, or else
-// those that the project's table has for other devices. Costs change speed only: any numbers from 0
-// to kMaxCost give plans that compute the product.
-// Threads: those of the Context.
+// those that the project's table has for other devices. Any numbers from 0 to kMaxCost give plans
+// that compute the product. Costs change speed only, but for the order of sums and, on devices that
+// round products, the number of rows from which they do (GemmSkinnyCosts::rows_matrix). Threads:
+// those of the Context.
 #pragma once
 
 #include <optional>

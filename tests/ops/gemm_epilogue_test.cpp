@@ -69,8 +69,8 @@ class GemmEpilogue : public test::OpTest {
   // An operand rounded as the variant's product rounds it.
   std::vector<double> seen(const Case& c, std::vector<double> v) const {
     const GemmSize of{static_cast<std::uint32_t>(c.m), static_cast<std::uint32_t>(c.n), 1};
-    return rounds_to_bf16(capabilities(), of, false) ? test::rounded_to_bf16(std::move(v))
-                                                     : std::move(v);
+    return rounds_to_bf16(context(), of, false) ? test::rounded_to_bf16(std::move(v))
+                                                : std::move(v);
   }
 
   double tolerance(const Case& c) const {

@@ -59,8 +59,8 @@ class Gemm : public test::OpTest {
   std::vector<double> operand(std::vector<double> v, std::int64_t rows, std::int64_t columns,
                               bool backward) const {
     const GemmSize size{static_cast<std::uint32_t>(rows), static_cast<std::uint32_t>(columns), 1};
-    return rounds_to_bf16(capabilities(), size, backward) ? test::rounded_to_bf16(std::move(v))
-                                                          : std::move(v);
+    return rounds_to_bf16(context(), size, backward) ? test::rounded_to_bf16(std::move(v))
+                                                     : std::move(v);
   }
 
   // Skinny products with packed weights use integer arithmetic on these devices, with 16 bits per
@@ -179,7 +179,7 @@ class Gemm : public test::OpTest {
     LowRankTerm term;
     if (c.rank > 0) {
       term = {shrunk, up({c.rank, to}, u), 0.5F};
-      if (rounds_to_bf16(capabilities(), {static_cast<std::uint32_t>(c.m), 64, 1}, backward)) {
+      if (rounds_to_bf16(context(), {static_cast<std::uint32_t>(c.m), 64, 1}, backward)) {
         term.u_bf16 = test::upload_bf16(context(), {c.rank, to}, u);
       }
     }

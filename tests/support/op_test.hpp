@@ -25,7 +25,7 @@ bool is_for_this_device(Variant variant);
 // INSTANTIATE_TEST_SUITE_P(Variants, RmsNorm, all_variants(), variant_name);
 class OpTest : public testing::TestWithParam<Variant> {
  protected:
-  Context& context() { return context_of(GetParam()); }
+  static Context& context() { return context_of(GetParam()); }
   static const Capabilities& capabilities() { return context_of(GetParam()).capabilities(); }
   // Whether products of few rows with packed quantised weights round x to 16-bit integers.
   static bool multiplies_integers() { return capabilities().integer_dots != IntegerDots::none; }
