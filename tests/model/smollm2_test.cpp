@@ -96,7 +96,8 @@ struct OpenInParts {
   LanguageModel model;
 };
 
-// Half a MiB: the embeddings and most linear layers are in parts.
+// Half a MiB: the embeddings and most linear layers are in parts. Sums of a product of fewer columns
+// may be split otherwise (ops/gemm/gemm_portable_plan.hpp), so results differ by roundings.
 TEST_F(SmolLM2, HasTheSameLogitsAndRepliesInParts) {
   OpenInParts parts(*test::demo_model(), 512 << 10U);
   EXPECT_TRUE(parts.model.head().is_split());
@@ -107,7 +108,7 @@ TEST_F(SmolLM2, HasTheSameLogitsAndRepliesInParts) {
     const auto ids = ids_of(prompt["prompt_ids"]);
     const auto wanted = ids_of(prompt["greedy_ids"]);
     const std::vector<float> want = whole_generator.logits(ids);
-    test::expect_logits(generator.logits(ids), test::to_double(want), 2e-6);
+    test::expect_logits(generator.logits(ids), test::to_double(want), 4e-6);
     EXPECT_EQ(generator.generate(ids, {.max_tokens = std::ssize(wanted)}).ids, wanted)
         << prompt["name"];
   }
@@ -136,7 +137,7 @@ TEST_F(SmolLM2, HasTheSameLossAndGradientsInParts) {
     gradients.push_back(model->context().read<float>(adapter.flat_gradients()));
   }
   EXPECT_NEAR(losses[0], losses[1], 2e-6 * losses[1]);
-  test::expect_close(gradients[0], test::to_double(gradients[1]), 2e-5, "gradients");
+  test::expect_close(gradients[0], test::to_double(gradients[1]), 4e-5, "gradients");
 }
 
 void expect_step(const StepResult& got, const nlohmann::json& want) {
