@@ -34,6 +34,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/adamw.hpp
   ops/sample.hpp
   ops/attention/attention.hpp
+  ops/attention/attention_window.hpp
   ops/decode/decode_layers.hpp
   ops/gemm/bf16_rows.hpp
   ops/gemm/epilogue.hpp
@@ -60,14 +61,15 @@ set(CLORA_PUBLIC_HEADERS
   model/data/data_order.hpp
   model/data/packing.hpp
   model/data/records.hpp
-  model/families/block.hpp
-  model/families/forward_pass.hpp
-  model/families/language_model.hpp
-  model/families/recorded_rows.hpp
-  model/files/fuse.hpp
+  model/transformer/forward_pass.hpp
+  model/transformer/language_model.hpp
+  model/transformer/layer_weights.hpp
+  model/transformer/recorded_rows.hpp
+  model/weights/fuse.hpp
   model/files/gguf.hpp
-  model/files/model_config.hpp
-  model/files/weights.hpp
+  model/configuration/block_spec.hpp
+  model/configuration/model_config.hpp
+  model/weights/weights.hpp
   model/generation/generator.hpp
   model/generation/stop_filter.hpp
   model/text/chat_style.hpp

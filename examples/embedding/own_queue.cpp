@@ -9,7 +9,7 @@
 #include <exception>
 #include <vector>
 
-#include "clora/model/families/forward_pass.hpp"
+#include "clora/model/transformer/forward_pass.hpp"
 
 namespace {
 

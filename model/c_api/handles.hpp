@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "clora/lora/adapter.hpp"
-#include "clora/model/families/forward_pass.hpp"
-#include "clora/model/families/language_model.hpp"
 #include "clora/model/generation/generator.hpp"
 #include "clora/model/text/chat_template.hpp"
 #include "clora/model/text/tokenizer.hpp"
 #include "clora/model/training/trainer.hpp"
+#include "clora/model/transformer/forward_pass.hpp"
+#include "clora/model/transformer/language_model.hpp"
 #include "clora/runtime/context.hpp"
 #include "model/c_api/clora.h"
 

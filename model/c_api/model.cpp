@@ -1,6 +1,6 @@
 // clora.h: models and adapters.
 #include "clora/lora/peft_files.hpp"
-#include "clora/model/files/weights.hpp"
+#include "clora/model/weights/weights.hpp"
 #include "lora/module_selection.hpp"
 #include "model/c_api/boundary.hpp"
 #include "model/c_api/handles.hpp"
@@ -11,7 +11,7 @@ namespace {
 clora_model_info info_of(const LanguageModel& model) {
   const ModelConfig& c = model.config();
   clora_model_info info{};
-  write_text(info.architecture, name_of(c.architecture));
+  write_text(info.architecture, c.family);
   info.layers = c.layers;
   info.hidden_size = c.hidden_size;
   info.intermediate_size = c.intermediate_size;

@@ -135,8 +135,8 @@ clora_status clora_session_create(clora_model* model, const clora_session_option
     auto created = std::make_unique<clora_session>();
     created->model = model->core;
     created->max_positions = positions_of(read_struct(options, kWho), model->core->model->config());
-    // The table is built here because that waits, and clora_forward_enqueue() must not.
-    model->core->model->rope_table(created->max_positions);
+    // The tables are built here because that waits, and clora_forward_enqueue() must not.
+    model->core->model->prepare_rope_tables(created->max_positions);
     return created.release();
   });
 }

@@ -65,8 +65,7 @@ PackedRows rows_of(const clora_train_batch& batch, const ModelConfig& config) {
     }
     begin += length;
   }
-  return pack_rows(std::span<const Record>(records), batch.id_count,
-                   static_cast<std::size_t>(config.sliding_window.value_or(0)));
+  return pack_rows(std::span<const Record>(records), batch.id_count);
 }
 
 void report(const StepResult& step, clora_step_result* result, std::string_view who) {

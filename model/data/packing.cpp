@@ -9,13 +9,12 @@ namespace clora {
 
 namespace {
 
-void place(const Record& record, std::size_t start, std::size_t window, PackedRows& packed) {
+void place(const Record& record, std::size_t start, PackedRows& packed) {
   for (std::size_t i = 0; i < record.ids.size(); ++i) {
     const std::size_t row = start + i;
     packed.ids[row] = record.ids[i];
     packed.positions[row] = static_cast<std::int32_t>(i);
-    const std::size_t unseen = window > 0 && i >= window ? i - window + 1 : 0;
-    packed.first[row] = static_cast<std::int32_t>(start + unseen);
+    packed.first[row] = static_cast<std::int32_t>(start);
     if (i + 1 < record.ids.size() && record.is_target[i + 1] != 0) {
       packed.targets[row] = record.ids[i + 1];
       ++packed.target_count;
@@ -49,7 +48,7 @@ void pad_rows(PackedRows& packed, std::size_t rows) {
   }
 }
 
-PackedRows pack_rows(std::span<const Record* const> records, std::size_t rows, std::size_t window) {
+PackedRows pack_rows(std::span<const Record* const> records, std::size_t rows) {
   constexpr std::size_t kMaxRows = std::numeric_limits<std::int32_t>::max();
   require(rows <= kMaxRows, "pack_rows: rows must be at most {}, got {}", kMaxRows, rows);
   std::size_t total = 0;
@@ -66,16 +65,16 @@ PackedRows pack_rows(std::span<const Record* const> records, std::size_t rows, s
   pad_rows(packed, rows);
   std::size_t start = 0;
   for (const Record* record : records) {
-    place(*record, start, window, packed);
+    place(*record, start, packed);
     start += record->ids.size();
   }
   return packed;
 }
 
-PackedRows pack_rows(std::span<const Record> records, std::size_t rows, std::size_t window) {
+PackedRows pack_rows(std::span<const Record> records, std::size_t rows) {
   std::vector<const Record*> pointers;
   for (const Record& record : records) pointers.push_back(&record);
-  return pack_rows(std::span<const Record* const>(pointers), rows, window);
+  return pack_rows(std::span<const Record* const>(pointers), rows);
 }
 
 }  // namespace clora

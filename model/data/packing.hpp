@@ -19,7 +19,7 @@ struct PackedRows {                   // each [rows]
   std::vector<std::int32_t> ids;      // 0 in padding rows
   std::vector<std::int32_t> targets;  // the id that the row must predict; -1: not labelled
   std::vector<std::int32_t> positions;
-  std::vector<std::int32_t> first;  // the first row that this row may attend to
+  std::vector<std::int32_t> first;  // the first row of its document
   std::vector<std::int32_t> last;   // the last one: the row itself
   int target_count = 0;             // labelled rows
 
@@ -41,11 +41,9 @@ WantedRows wanted_rows(const PackedRows& packed);
 void pad_rows(PackedRows& packed, std::size_t rows);
 
 // Packs `records` in order into `rows` rows; the remaining rows are padding, each a document of one
-// token without a target. window W > 0: a row attends to at most W rows, including itself; 0: no
-// limit. REQUIRES: the records have at most `rows` tokens in total; each record is not empty and
-// has as many marks as ids.
-PackedRows pack_rows(std::span<const Record* const> records, std::size_t rows,
-                     std::size_t window = 0);
-PackedRows pack_rows(std::span<const Record> records, std::size_t rows, std::size_t window = 0);
+// token without a target. REQUIRES: the records have at most `rows` tokens in total; each record is
+// not empty and has as many marks as ids.
+PackedRows pack_rows(std::span<const Record* const> records, std::size_t rows);
+PackedRows pack_rows(std::span<const Record> records, std::size_t rows);
 
 }  // namespace clora

@@ -8,8 +8,8 @@
 
 #include "clora/ops/sample.hpp"
 #include "lora/finite_values.hpp"
-#include "model/families/cached_forward.hpp"
-#include "model/families/finite_check.hpp"
+#include "model/transformer/cached_forward.hpp"
+#include "model/transformer/finite_check.hpp"
 #include "runtime/elapsed.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/memory/host_hold.hpp"

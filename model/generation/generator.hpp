@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "clora/lora/adapter.hpp"
-#include "clora/model/families/language_model.hpp"
+#include "clora/model/transformer/language_model.hpp"
 
 namespace clora {
 

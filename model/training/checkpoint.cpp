@@ -9,8 +9,8 @@
 #include "clora/lora/peft_files.hpp"
 #include "clora/lora/safetensors.hpp"
 #include "lora/finite_values.hpp"
-#include "model/families/finite_check.hpp"
 #include "model/training/tensor_checksums.hpp"
+#include "model/transformer/finite_check.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/parse_integer.hpp"
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <utility>
 
-#include "model/families/finite_check.hpp"
+#include "model/transformer/finite_check.hpp"
 #include "runtime/elapsed.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/memory/host_hold.hpp"
@@ -53,15 +53,14 @@ void require_any_target(const Records& records, std::string_view who) {
       who, records.records.size(), records.skipped);
 }
 
-PackedRows pack_records(const Records& records, std::span<const std::size_t> indices,
-                        std::size_t window) {
+PackedRows pack_records(const Records& records, std::span<const std::size_t> indices) {
   std::vector<const Record*> chosen;
   std::size_t rows = 0;
   for (const std::size_t index : indices) {
     chosen.push_back(&records.records[index]);
     rows += records.records[index].ids.size();
   }
-  return pack_rows(std::span<const Record* const>(chosen), rows, window);
+  return pack_rows(std::span<const Record* const>(chosen), rows);
 }
 
 Evaluator::Evaluator(LanguageModel& model, const Adapter* adapter, std::shared_ptr<Arena> arena)
@@ -82,9 +81,8 @@ double Evaluator::loss_sum(const PackedRows& rows) {
 }
 
 void Evaluator::fail_at_first_of(const Records& records, std::span<const std::size_t> indices) {
-  const auto window = static_cast<std::size_t>(model_->config().sliding_window.value_or(0));
   const auto bad = std::ranges::find_if(indices, [&](std::size_t index) {
-    return !std::isfinite(loss_sum(pack_records(records, std::array{index}, window)));
+    return !std::isfinite(loss_sum(pack_records(records, std::array{index})));
   });
   const std::size_t record = (bad == indices.end() ? indices.front() : *bad) + 1;
   const bool is_f16 = model_->context().activation_type() == DType::f16;
@@ -98,10 +96,9 @@ void Evaluator::fail_at_first_of(const Records& records, std::span<const std::si
 EvalResult Evaluator::evaluate(const Records& records) {
   require_any_target(records, "evaluator");
   const auto begin = std::chrono::steady_clock::now();
-  const auto window = static_cast<std::size_t>(model_->config().sliding_window.value_or(0));
   EvalResult result;
   for_each_group(records, [&](const std::vector<std::size_t>& group) {
-    const PackedRows rows = pack_records(records, group, window);
+    const PackedRows rows = pack_records(records, group);
     const double sum = loss_sum(rows);
     if (!std::isfinite(sum)) fail_at_first_of(records, group);
     result.loss += sum;

@@ -12,8 +12,8 @@
 
 #include "clora/lora/adapter.hpp"
 #include "clora/model/data/records.hpp"
-#include "clora/model/families/language_model.hpp"
 #include "clora/model/training/recorded_step.hpp"
+#include "clora/model/transformer/language_model.hpp"
 
 namespace clora {
 
@@ -52,8 +52,7 @@ bool has_target(const Record& record);
 // Throws Error(invalid_data), beginning with `who`, unless a token of a record is labelled.
 void require_any_target(const Records& records, std::string_view who);
 
-// Packs the chosen records without padding. window: as in pack_rows().
-PackedRows pack_records(const Records& records, std::span<const std::size_t> indices,
-                        std::size_t window);
+// Packs the chosen records without padding.
+PackedRows pack_records(const Records& records, std::span<const std::size_t> indices);
 
 }  // namespace clora

@@ -6,10 +6,12 @@
 #include <memory>
 
 #include "clora/lora/adapter.hpp"
-#include "clora/model/families/block.hpp"
-#include "clora/model/families/recorded_rows.hpp"
+#include "clora/model/transformer/language_model.hpp"
+#include "clora/model/transformer/recorded_rows.hpp"
 
 namespace clora {
+
+struct RecordingOptions;
 
 enum class StepKind {
   evaluate,  // loss only, no dropout
@@ -39,31 +41,11 @@ class RecordedStep {
   Batch& batch() noexcept { return batch_; }
 
  private:
-  struct RecordedBlocks;  // the blocks and what their backward needs
-
   void record(const StepResults& results);
-  // Casts the adapter's parameters to bf16, once a step, if the device's products read bf16.
-  Tensor record_bf16_adapter();
-  // Returns the block without its rope_table and the order of its rows.
-  Block block_at(std::int64_t layer, const Tensor& bf16_adapter) const;
-  // Embeddings and the forward of all blocks.
-  RecordedBlocks record_blocks();
-  // The rows of x [T, D] that are labelled. Only these go through the head; the products of the
-  // others would be wasted.
-  Tensor record_labelled_rows(const Tensor& x);
-  // Adds the loss of the labelled rows to loss_sum. Returns the gradient of the final norm's
-  // output; empty for evaluate.
-  Tensor record_loss(const Tensor& labelled, const Tensor& loss_sum);
-  // Backward of the final norm and of the selection of rows. dlabelled: record_loss()'s result,
-  // overwritten.
-  StreamGradient record_head_backward(const Tensor& labelled, const Tensor& dlabelled);
-  // Down to the lowest block with an adapter.
-  void record_blocks_backward(const RecordedBlocks& forward, const StreamGradient& dx);
-  PerProjection<LoraGradients> adapter_gradients(std::int64_t layer) const;
-
-  // A temporary [rows, D].
-  Tensor temporary_rows(std::int64_t rows, std::string_view name, DType type = DType::f32);
-  float epsilon() const { return static_cast<float>(model_->config().rms_norm_epsilon); }
+  RecordingOptions options() const;
+  // Adds the loss of the labelled rows to loss_sum. output: of the model, for these rows. Returns
+  // its gradient; empty for evaluate.
+  Tensor record_loss(const Tensor& output, const Tensor& loss_sum);
 
   LanguageModel* model_;
   const Adapter* adapter_;

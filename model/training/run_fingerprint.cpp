@@ -56,8 +56,8 @@ Digest digest_of_record(const Record& record) {
 // Adds the keys of config.json that describe the model, and the rotary frequencies, which the rope
 // factors of a GGUF file change without such a key.
 void add_configuration(RunFingerprint& fingerprint, ModelConfig config) {
-  const std::vector<double> frequencies = rope_frequencies(config);
-  config.rope_scaling = {};
+  const std::vector<double> frequencies = rope_frequencies(config.rope);
+  config.rope.scaling = {};
   const nlohmann::ordered_json json = to_hugging_face_json(config);
   for (const auto& [key, value] : json.items()) {
     fingerprint.push_back({"model " + key, json_text(value)});

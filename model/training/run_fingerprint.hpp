@@ -16,7 +16,7 @@
 
 #include "clora/lora/adapter.hpp"
 #include "clora/model/data/records.hpp"
-#include "clora/model/families/language_model.hpp"
+#include "clora/model/transformer/language_model.hpp"
 #include "clora/runtime/files/digest.hpp"
 
 namespace clora {

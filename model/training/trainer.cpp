@@ -7,7 +7,7 @@
 
 #include "clora/model/training/recorded_step.hpp"
 #include "clora/ops/adamw.hpp"
-#include "model/families/finite_check.hpp"
+#include "model/transformer/finite_check.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/memory/host_hold.hpp"
 

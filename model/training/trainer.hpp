@@ -14,7 +14,7 @@
 
 #include "clora/lora/adapter.hpp"
 #include "clora/model/data/packing.hpp"
-#include "clora/model/families/language_model.hpp"
+#include "clora/model/transformer/language_model.hpp"
 #include "clora/runtime/commands/batch.hpp"
 
 namespace clora {

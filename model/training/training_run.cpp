@@ -5,8 +5,8 @@
 #include <deque>
 
 #include "clora/lora/peft_files.hpp"
-#include "model/families/finite_check.hpp"
 #include "model/training/largest_rows.hpp"
+#include "model/transformer/finite_check.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -14,10 +14,6 @@ namespace {
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-std::size_t window_of(const LanguageModel& model) {
-  return static_cast<std::size_t>(model.config().sliding_window.value_or(0));
 }
 
 // A step without a labelled token would fail, perhaps hours into the run.
@@ -108,7 +104,7 @@ class Run {
   std::vector<PackedRows> rows_of(std::int64_t step) {
     std::vector<PackedRows> batches;
     for (const auto& indices : order_.micro_batches(static_cast<std::size_t>(step))) {
-      batches.push_back(pack_records(train_, indices, window_of(model_)));
+      batches.push_back(pack_records(train_, indices));
     }
     return batches;
   }
@@ -123,7 +119,7 @@ class Run {
     const LargestRows largest = find_largest_rows(train_, order_, trainer_.steps(), total_,
                                                   [this] { return check_stop(); });
     if (largest.rows == 0 || stopped_) return;
-    WantedRows most = wanted_rows(pack_records(train_, largest.records, window_of(model_)));
+    WantedRows most = wanted_rows(pack_records(train_, largest.records));
     most.labelled = largest.labelled;
     trainer_.prepare(most);
   }

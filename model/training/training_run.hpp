@@ -11,11 +11,11 @@
 
 #include "clora/lora/adapter.hpp"
 #include "clora/model/data/records.hpp"
-#include "clora/model/families/language_model.hpp"
 #include "clora/model/training/evaluator.hpp"
 #include "clora/model/training/resumption.hpp"
 #include "clora/model/training/trainer.hpp"
 #include "clora/model/training/training_config.hpp"
+#include "clora/model/transformer/language_model.hpp"
 
 namespace clora {
 

@@ -1,6 +1,6 @@
 // rope: rotary position embedding (Su et al., 2021). Each pair (x_i, x_j) of a head is rotated by
 // the angle of its position and pair: (x_i c - x_j s, x_i s + x_j c). The cosines and sines come
-// from a table that the host computes in double (model/families/rope_table.hpp), so that base,
+// from a table that the host computes in double (model/transformer/rope_table.hpp), so that base,
 // scaling and long positions are exact.
 #pragma once
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "clora/lora/peft_files.hpp"
-#include "clora/model/files/weights.hpp"
+#include "clora/model/weights/weights.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/reference_adapter.hpp"

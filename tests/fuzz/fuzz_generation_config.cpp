@@ -1,6 +1,6 @@
 // generation_config.json next to a model and its tokenizer.
 #include "clora/model/text/tokenizer_files.hpp"
-#include "model/files/weight_sources.hpp"
+#include "model/weights/weight_sources.hpp"
 #include "tests/fuzz/input_folder.hpp"
 #include "tests/fuzz/safetensors_bytes.hpp"
 #include "tests/fuzz/target.hpp"

@@ -1,7 +1,7 @@
 // GGUF: the container, and the configuration, list of weights and tokenizer in it.
 #include "clora/model/files/gguf.hpp"
-#include "clora/model/files/weights.hpp"
 #include "clora/model/text/tokenizer_files.hpp"
+#include "clora/model/weights/weights.hpp"
 #include "tests/fuzz/input_folder.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/fuzz/targets.hpp"

@@ -1,7 +1,7 @@
 // config.json, read by opening a folder that contains it and weights.
 #include <nlohmann/json.hpp>
 
-#include "clora/model/files/weights.hpp"
+#include "clora/model/weights/weights.hpp"
 #include "clora/runtime/files/json.hpp"
 #include "tests/fuzz/input_folder.hpp"
 #include "tests/fuzz/safetensors_bytes.hpp"

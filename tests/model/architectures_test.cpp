@@ -107,8 +107,7 @@ TEST_P(Architectures, HaveTheGradientsThatCentralDifferencesGive) {
   Record record{.ids = some_ids(11, config.vocabulary), .is_target = {}};
   record.is_target.assign(11, 1);
   record.is_target[0] = record.is_target[4] = 0;
-  const PackedRows packed = pack_rows(std::span<const Record>(&record, 1), 11,
-                                      static_cast<std::size_t>(config.sliding_window.value_or(0)));
+  const PackedRows packed = pack_rows(std::span<const Record>(&record, 1), 11);
   Trainer trainer(open_->model, adapter, {});
   trainer.step(std::span(&packed, 1), 0);  // a learning rate of 0 leaves the adapter unchanged
   const std::optional<StepResult> result = trainer.drain();
@@ -156,9 +155,7 @@ PortableStep portable_step(const WeightFiles& files, DType activations) {
   context.write(adapter.parameters(), std::as_bytes(std::span(values)));
   Record record{.ids = some_ids(37, model.config().vocabulary),
                 .is_target = std::vector<std::uint8_t>(37, 1)};
-  const PackedRows packed =
-      pack_rows(std::span<const Record>(&record, 1), 37,
-                static_cast<std::size_t>(model.config().sliding_window.value_or(0)));
+  const PackedRows packed = pack_rows(std::span<const Record>(&record, 1), 37);
   Trainer trainer(model, adapter, {});
   trainer.step(std::span(&packed, 1), 0);
   const double loss = trainer.drain().value().loss;
@@ -188,9 +185,7 @@ double loss_of(const WeightFiles& files, Variant variant, DType activations) {
   LanguageModel model(context, files);
   const Record record{.ids = some_ids(37, model.config().vocabulary),
                       .is_target = std::vector<std::uint8_t>(37, 1)};
-  const PackedRows packed =
-      pack_rows(std::span<const Record>(&record, 1), 37,
-                static_cast<std::size_t>(model.config().sliding_window.value_or(0)));
+  const PackedRows packed = pack_rows(std::span<const Record>(&record, 1), 37);
   return Evaluator(model, nullptr).loss_sum(packed);
 }
 

@@ -155,7 +155,7 @@ TEST_F(OtherRuns, OfAnotherModelAreRefused) {
     expect_refused(named, other.model, new_adapter(), records_, config("again"));
   };
   expect_model_refused("model weights was", 2);
-  model.rope_base *= 2;
+  model.rope.base *= 2;
   expect_model_refused("model rope_theta was", 1);
   const WeightFiles files = WeightFiles::open(folder_ / "model");
   const LanguageModel portable(test::context_of(Variant::portable), files);

@@ -1,4 +1,4 @@
-#include "clora/model/families/forward_pass.hpp"
+#include "clora/model/transformer/forward_pass.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,12 +1,12 @@
-// ModelConfig (model/files/model_config.hpp) from a GGUF file's metadata: the values, the errors,
-// and the agreement of both formats of one model.
+// ModelConfig (model/configuration/model_config.hpp) from a GGUF file's metadata: the values, the
+// errors, and the agreement of both formats of one model.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
+#include "clora/model/configuration/model_config.hpp"
 #include "clora/model/files/gguf.hpp"
-#include "clora/model/files/model_config.hpp"
 #include "tests/support/gguf_bytes.hpp"
 #include "tests/support/test_files.hpp"
 
@@ -41,6 +41,13 @@ ModelConfig read(const GgufBytes& gguf_bytes) {
   return from_gguf(GgufFile::open(folder / "m.gguf"));
 }
 
+AttentionLayerSpec attention_of(const ModelConfig& config) {
+  return *attentions_of(config).front();
+}
+std::optional<std::int64_t> window_of(const ModelConfig& config) {
+  return attention_of(config).window;
+}
+
 TEST(GgufConfig, ReadsSizesAndTheVocabularyOfTheMatrix) {
   const ModelConfig config = read(gguf_of("llama"));
   EXPECT_EQ(config.layers, 2);
@@ -59,8 +66,16 @@ TEST(GgufConfig, DetectsWhichFilesAreReordered) {
   EXPECT_EQ(read(gguf_of("llama")).rope_layout, RopeLayout::interleaved);
   EXPECT_EQ(read(gguf_of("qwen2")).rope_layout, RopeLayout::half_split);
   EXPECT_EQ(read(gguf_of("qwen3")).rope_layout, RopeLayout::half_split);
-  EXPECT_TRUE(read(gguf_of("qwen2")).qkv_bias);
-  EXPECT_TRUE(read(gguf_of("qwen3")).qk_norm);
+  EXPECT_TRUE(attention_of(read(gguf_of("qwen2"))).q.has_bias);
+  EXPECT_TRUE(attention_of(read(gguf_of("qwen3"))).q_norm.has_value());
+}
+
+TEST(GgufConfig, FindsTheBiasesOfLlamaAmongTheTensors) {
+  EXPECT_FALSE(attention_of(read(gguf_of("llama"))).o.has_bias);
+  GgufBytes gguf_bytes = gguf_of("llama");
+  gguf_bytes.add_tensor("blk.0.attn_output.bias", {1}, 0, std::string(4, '\0'));
+  EXPECT_TRUE(attention_of(read(gguf_bytes)).o.has_bias);
+  EXPECT_FALSE(attention_of(read(gguf_bytes)).q.has_bias);
 }
 
 TEST(GgufConfig, IgnoresIdsThatAreNotTokens) {
@@ -75,8 +90,8 @@ TEST(GgufConfig, IgnoresIdsThatAreNotTokens) {
 TEST(GgufConfig, ReadsRopeScalingAndFactors) {
   GgufBytes linear = gguf_of("llama");
   linear.add_text("llama.rope.scaling.type", "linear").add_number("llama.rope.scaling.factor", 4);
-  EXPECT_EQ(read(linear).rope_scaling.kind, RopeScaling::Kind::linear);
-  EXPECT_EQ(read(linear).rope_scaling.factor, 4);
+  EXPECT_EQ(read(linear).rope.scaling.kind, RopeScaling::Kind::linear);
+  EXPECT_EQ(read(linear).rope.scaling.factor, 4);
 
   GgufBytes yarn = gguf_of("llama");
   yarn.add_text("llama.rope.scaling.type", "yarn");
@@ -87,7 +102,7 @@ TEST(GgufConfig, ReadsRopeScalingAndFactors) {
   for (const float factor : {1.f, 1.f, 1.f, 1.f, 2.f, 8.f, 8.f, 8.f})
     test::append_scalar(eight, factor);
   factors.add_tensor("rope_freqs.weight", {8}, 0, eight);
-  EXPECT_EQ(read(factors).rope_scaling.factors, (std::vector<float>{1, 1, 1, 1, 2, 8, 8, 8}));
+  EXPECT_EQ(read(factors).rope.scaling.factors, (std::vector<float>{1, 1, 1, 1, 2, 8, 8, 8}));
   CLORA_EXPECT_ERROR(to_hugging_face_json(read(factors)), ErrorCode::unsupported,
                      "matches no rope type");
 
@@ -120,20 +135,19 @@ TEST(GgufConfig, FollowsLlamaCppInItsSlidingWindow) {
   for (const char* architecture : {"llama", "qwen2", "qwen3"}) {
     GgufBytes gguf_bytes = gguf_of(architecture);
     gguf_bytes.add_integer(fmt::format("{}.attention.sliding_window", architecture), 16);
-    EXPECT_EQ(read(gguf_bytes).sliding_window, std::nullopt);
+    EXPECT_EQ(window_of(read(gguf_bytes)), std::nullopt);
     EXPECT_EQ(read(gguf_bytes).unread_keys,
               (std::vector{fmt::format("{}.attention.sliding_window", architecture)}));
   }
-  EXPECT_EQ(
-      read(gguf_of("mistral").add_integer("mistral.attention.sliding_window", 16)).sliding_window,
-      16);
+  EXPECT_EQ(window_of(read(gguf_of("mistral").add_integer("mistral.attention.sliding_window", 16))),
+            16);
 }
 
 TEST(GgufConfig, ReadsTheAttentionFactorOfItsRope) {
   const ModelConfig config =
       read(gguf_of("llama").add_number("llama.rope.scaling.attn_factor", 1.5f));
-  EXPECT_EQ(config.rope_scaling.attention_factor, 1.5);
-  EXPECT_EQ(read(gguf_of("llama")).rope_scaling.attention_factor, 1);
+  EXPECT_EQ(config.rope.scaling.attention_factor, 1.5);
+  EXPECT_EQ(read(gguf_of("llama")).rope.scaling.attention_factor, 1);
   CLORA_EXPECT_ERROR(to_hugging_face_json(config), ErrorCode::unsupported, "attn_factor of 1.5");
   CLORA_EXPECT_ERROR(read(gguf_of("llama").add_number("llama.rope.scaling.attn_factor", -1)),
                      ErrorCode::invalid_file, "attn_factor must be above 0, got -1");
@@ -172,7 +186,7 @@ TEST(ModelConfigs, AgreeBetweenTheFormatsOfOneModel) {
   EXPECT_EQ(gguf.max_positions, hf.max_positions);
   EXPECT_FLOAT_EQ(static_cast<float>(gguf.rms_norm_epsilon),
                   static_cast<float>(hf.rms_norm_epsilon));
-  EXPECT_EQ(gguf.rope_base, hf.rope_base);
+  EXPECT_EQ(gguf.rope.base, hf.rope.base);
   EXPECT_EQ(gguf.tied_head, hf.tied_head);
   EXPECT_EQ(gguf.bos_id, hf.bos_id);
   EXPECT_EQ(gguf.eos_ids, hf.eos_ids);
@@ -187,7 +201,7 @@ TEST(ModelConfigs, ReadSmolLM2) {
   EXPECT_EQ(config.kv_heads, 3);
   EXPECT_EQ(config.head_dim, 64);
   EXPECT_EQ(config.vocabulary, 49152);
-  EXPECT_EQ(config.rope_base, 100000);
+  EXPECT_EQ(config.rope.base, 100000);
   EXPECT_TRUE(config.tied_head);
   EXPECT_EQ(config.eos_ids, (std::vector<std::int32_t>{2}));
 }
@@ -198,13 +212,13 @@ TEST(ModelConfigs, ReadTinyLlama3AndTinyQwen3) {
     return from_hugging_face(json::parse(test::read_file(models / name)), name);
   };
   const ModelConfig llama3 = config("tiny_llama3/config.json");
-  EXPECT_EQ(llama3.rope_scaling.kind, RopeScaling::Kind::llama3);
-  EXPECT_EQ(llama3.rope_scaling.factor, 8);
-  EXPECT_EQ(llama3.rope_scaling.original_max_positions, 8192);
-  EXPECT_EQ(llama3.rope_base, 500000);
+  EXPECT_EQ(llama3.rope.scaling.kind, RopeScaling::Kind::llama3);
+  EXPECT_EQ(llama3.rope.scaling.factor, 8);
+  EXPECT_EQ(llama3.rope.scaling.original_max_positions, 8192);
+  EXPECT_EQ(llama3.rope.base, 500000);
   const ModelConfig qwen3 = config("tiny_qwen3/config.json");
-  EXPECT_EQ(qwen3.architecture, Architecture::qwen3);
-  EXPECT_TRUE(qwen3.qk_norm);
+  EXPECT_EQ(qwen3.family, "qwen3");
+  EXPECT_TRUE(attention_of(qwen3).q_norm.has_value());
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// ModelConfig (model/files/model_config.hpp) from config.json and back, and its errors.
-#include "clora/model/files/model_config.hpp"
+// ModelConfig (model/configuration/model_config.hpp) from config.json and back, and its errors.
+#include "clora/model/configuration/model_config.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -36,57 +36,89 @@ json qwen_json(const char* type) {
 
 ModelConfig read(const json& object) { return from_hugging_face(object, "config.json"); }
 
+AttentionLayerSpec attention_of(const ModelConfig& config, std::size_t layer = 0) {
+  return *attentions_of(config).at(layer);
+}
+
+// The window of every layer.
+std::optional<std::int64_t> window_of(const ModelConfig& config) {
+  for (const AttentionLayerSpec* attention : attentions_of(config)) {
+    EXPECT_EQ(attention->window, attention_of(config).window);
+  }
+  return attention_of(config).window;
+}
+
+using Windows = std::vector<std::optional<std::int64_t>>;
+Windows windows_of(const ModelConfig& config) {
+  Windows windows;
+  for (const AttentionLayerSpec* attention : attentions_of(config)) {
+    windows.push_back(attention->window);
+  }
+  return windows;
+}
+
 TEST(HuggingFaceConfig, TakesTheDefaultsOfTransformers) {
   const ModelConfig config = read(llama_json());
-  EXPECT_EQ(config.architecture, Architecture::llama);
+  EXPECT_EQ(config.family, "llama");
   EXPECT_EQ(config.kv_heads, 4);
   EXPECT_EQ(config.head_dim, 16);
-  EXPECT_EQ(config.rope_base, 10000);
-  EXPECT_EQ(config.rope_scaling, RopeScaling{});
+  EXPECT_EQ(config.rope.base, 10000);
+  EXPECT_EQ(config.rope.scaling, RopeScaling{});
   EXPECT_EQ(config.rope_layout, RopeLayout::half_split);
   EXPECT_FALSE(config.tied_head);
-  EXPECT_FALSE(config.qkv_bias);
-  EXPECT_FALSE(config.qk_norm);
+  EXPECT_FALSE(attention_of(config).q.has_bias);
+  EXPECT_FALSE(attention_of(config).q_norm.has_value());
   EXPECT_FALSE(config.bos_id.has_value());
   EXPECT_TRUE(config.eos_ids.empty());
 }
 
 TEST(HuggingFaceConfig, ReadsWhatDistinguishesTheArchitectures) {
-  EXPECT_TRUE(read(qwen_json("qwen2")).qkv_bias);
-  EXPECT_FALSE(read(qwen_json("qwen2")).qk_norm);
-  EXPECT_TRUE(read(qwen_json("qwen3")).qk_norm);
-  EXPECT_FALSE(read(qwen_json("qwen3")).qkv_bias);
+  EXPECT_TRUE(attention_of(read(qwen_json("qwen2"))).q.has_bias);
+  EXPECT_FALSE(attention_of(read(qwen_json("qwen2"))).q_norm.has_value());
+  EXPECT_TRUE(attention_of(read(qwen_json("qwen3"))).q_norm.has_value());
+  EXPECT_FALSE(attention_of(read(qwen_json("qwen3"))).q.has_bias);
   EXPECT_EQ(read(qwen_json("qwen3")).head_dim, 32);
-  EXPECT_EQ(read(with(qwen_json("mistral"), "sliding_window", 4096)).sliding_window, 4096);
-  EXPECT_EQ(read(with(qwen_json("mistral"), "sliding_window", nullptr)).sliding_window,
-            std::nullopt);
+  EXPECT_EQ(window_of(read(with(qwen_json("mistral"), "sliding_window", 4096))), 4096);
+  EXPECT_EQ(window_of(read(with(qwen_json("mistral"), "sliding_window", nullptr))), std::nullopt);
+}
+
+TEST(HuggingFaceConfig, GivesLlamaAndQwen3TheBiasesOfTheirSwitches) {
+  const ModelConfig llama =
+      read(with(with(llama_json(), "attention_bias", true), "mlp_bias", true));
+  for (const SubLayerSpec& layer : llama.blocks.at(1)) {
+    for (const LinearSpec* linear : linears_of(layer)) EXPECT_TRUE(linear->has_bias);
+  }
+  const AttentionLayerSpec qwen3 =
+      attention_of(read(with(qwen_json("qwen3"), "attention_bias", true)));
+  EXPECT_TRUE(qwen3.v.has_bias);
+  EXPECT_TRUE(qwen3.o.has_bias);
 }
 
 TEST(HuggingFaceConfig, FollowsTheSwitchOfQwensSlidingWindow) {
   json object = with(qwen_json("qwen2"), "sliding_window", 100);
-  EXPECT_EQ(read(object).sliding_window, std::nullopt);
+  EXPECT_EQ(window_of(read(object)), std::nullopt);
   object["use_sliding_window"] = true;
   // Without max_window_layers, the first 28 layers have no window, as in transformers.
-  EXPECT_EQ(read(object).sliding_window, std::nullopt);
+  EXPECT_EQ(window_of(read(object)), std::nullopt);
   object["num_hidden_layers"] = 29;
-  CLORA_EXPECT_ERROR(read(object), ErrorCode::unsupported,
-                     "a sliding window in 1 of the 29 layers");
+  EXPECT_EQ(attention_of(read(object), 27).window, std::nullopt);
+  EXPECT_EQ(attention_of(read(object), 28).window, 100);
   object["num_hidden_layers"] = 2;
   object["max_window_layers"] = 0;
-  EXPECT_EQ(read(object).sliding_window, 100);
+  EXPECT_EQ(window_of(read(object)), 100);
   object.erase("sliding_window");
-  EXPECT_EQ(read(object).sliding_window, 4096);
+  EXPECT_EQ(window_of(read(object)), 4096);
   object["sliding_window"] = nullptr;
-  EXPECT_EQ(read(object).sliding_window, std::nullopt);
+  EXPECT_EQ(window_of(read(object)), std::nullopt);
   object["sliding_window"] = 100;
   object["max_window_layers"] = 2;
-  EXPECT_EQ(read(object).sliding_window, std::nullopt);
+  EXPECT_EQ(window_of(read(object)), std::nullopt);
   object["max_window_layers"] = 1;
-  CLORA_EXPECT_ERROR(read(object), ErrorCode::unsupported, "a sliding window in 1 of the 2 layers");
+  EXPECT_EQ(windows_of(read(object)), (Windows{std::nullopt, 100}));
 }
 
 TEST(HuggingFaceConfig, GivesMistralTheWindowOfTransformersIfTheKeyIsAbsent) {
-  EXPECT_EQ(read(qwen_json("mistral")).sliding_window, 4096);
+  EXPECT_EQ(window_of(read(qwen_json("mistral"))), 4096);
 }
 
 TEST(HuggingFaceConfig, FollowsLayerTypesOrRefusesThem) {
@@ -95,45 +127,45 @@ TEST(HuggingFaceConfig, FollowsLayerTypesOrRefusesThem) {
   json qwen = with(qwen_json("qwen3"), "sliding_window", 100);
   qwen["use_sliding_window"] = true;
   qwen["max_window_layers"] = 0;
-  EXPECT_EQ(read(with(qwen, "layer_types", full)).sliding_window, std::nullopt);
-  EXPECT_EQ(read(with(qwen, "layer_types", sliding)).sliding_window, 100);
+  EXPECT_EQ(window_of(read(with(qwen, "layer_types", full))), std::nullopt);
+  EXPECT_EQ(window_of(read(with(qwen, "layer_types", sliding))), 100);
   qwen["max_window_layers"] = 28;
-  EXPECT_EQ(read(with(qwen, "layer_types", sliding)).sliding_window, 100);
-  CLORA_EXPECT_ERROR(read(with(qwen, "layer_types", {"full_attention", "sliding_attention"})),
-                     ErrorCode::unsupported, "a sliding window in 1 of the 2 layers");
+  EXPECT_EQ(window_of(read(with(qwen, "layer_types", sliding))), 100);
+  EXPECT_EQ(windows_of(read(with(qwen, "layer_types", {"sliding_attention", "full_attention"}))),
+            (Windows{100, std::nullopt}));
   CLORA_EXPECT_ERROR(read(with(qwen, "layer_types", {"full_attention"})), ErrorCode::invalid_file,
                      "layer_types must name 2 layers, got 1");
   CLORA_EXPECT_ERROR(read(with(qwen, "layer_types", {"full_attention", "linear_attention"})),
                      ErrorCode::unsupported, "the layer type 'linear_attention'");
   qwen["use_sliding_window"] = false;
   CLORA_EXPECT_ERROR(read(with(qwen, "layer_types", sliding)), ErrorCode::unsupported,
-                     "without sliding_window");
-  EXPECT_EQ(read(with(llama_json(), "layer_types", full)).sliding_window, std::nullopt);
+                     "layer_types = an array of length 2 is not supported");
+  EXPECT_EQ(window_of(read(with(llama_json(), "layer_types", full))), std::nullopt);
   CLORA_EXPECT_ERROR(read(with(llama_json(), "layer_types", sliding)), ErrorCode::unsupported,
-                     "without sliding_window");
+                     "layer_types = an array");
   const json mistral = with(qwen_json("mistral"), "sliding_window", 9);
-  EXPECT_EQ(read(with(mistral, "layer_types", sliding)).sliding_window, 9);
+  EXPECT_EQ(window_of(read(with(mistral, "layer_types", sliding))), 9);
   CLORA_EXPECT_ERROR(read(with(mistral, "layer_types", full)), ErrorCode::unsupported,
-                     "a sliding window in 0 of the 2 layers");
+                     "layer_types = an array");
 }
 
 TEST(HuggingFaceConfig, ReadsBothSpellingsOfRopeParameters) {
   const json scaling = {{"type", "linear"}, {"factor", 4.0}};
   const ModelConfig old =
       read(with(with(llama_json(), "rope_scaling", scaling), "rope_theta", 500000.0));
-  EXPECT_EQ(old.rope_scaling.kind, RopeScaling::Kind::linear);
-  EXPECT_EQ(old.rope_scaling.factor, 4);
-  EXPECT_EQ(old.rope_base, 500000);
+  EXPECT_EQ(old.rope.scaling.kind, RopeScaling::Kind::linear);
+  EXPECT_EQ(old.rope.scaling.factor, 4);
+  EXPECT_EQ(old.rope.base, 500000);
   const json parameters = {{"rope_type", "linear"}, {"factor", 4.0}, {"rope_theta", 500000.0}};
   const ModelConfig newer = read(with(llama_json(), "rope_parameters", parameters));
-  EXPECT_EQ(newer.rope_scaling, old.rope_scaling);
-  EXPECT_EQ(newer.rope_base, old.rope_base);
+  EXPECT_EQ(newer.rope.scaling, old.rope.scaling);
+  EXPECT_EQ(newer.rope.base, old.rope.base);
 }
 
 TEST(HuggingFaceConfig, TakesTheTopLevelBaseWhereRopeParametersHasNone) {
   const json base = with(llama_json(), "rope_theta", 500000.0);
-  EXPECT_EQ(read(with(base, "rope_parameters", {{"rope_type", "default"}})).rope_base, 500000);
-  EXPECT_EQ(read(with(base, "rope_parameters", {{"rope_theta", 500000.0}})).rope_base, 500000);
+  EXPECT_EQ(read(with(base, "rope_parameters", {{"rope_type", "default"}})).rope.base, 500000);
+  EXPECT_EQ(read(with(base, "rope_parameters", {{"rope_theta", 500000.0}})).rope.base, 500000);
   CLORA_EXPECT_ERROR(read(with(base, "rope_parameters", {{"rope_theta", 10000.0}})),
                      ErrorCode::invalid_file, "rope_theta is 500000, but");
 }
@@ -142,7 +174,7 @@ TEST(HuggingFaceConfig, RefusesRopeDictionariesThatContradictOneAnother) {
   const json linear = {{"rope_type", "linear"}, {"factor", 4.0}};
   const json other = {{"rope_type", "linear"}, {"factor", 2.0}};
   const json both = with(with(llama_json(), "rope_scaling", linear), "rope_parameters", linear);
-  EXPECT_EQ(read(both).rope_scaling.factor, 4);
+  EXPECT_EQ(read(both).rope.scaling.factor, 4);
   CLORA_EXPECT_ERROR(read(with(both, "rope_parameters", other)), ErrorCode::invalid_file,
                      "rope_scaling and rope_parameters differ");
   CLORA_EXPECT_ERROR(read(with(both, "rope_parameters", {{"rope_type", "default"}})),
@@ -164,9 +196,9 @@ TEST(HuggingFaceConfig, RefusesKeysOfARopeThatItDoesNotCompute) {
     CLORA_EXPECT_ERROR(rope("linear", key, 2.0), ErrorCode::unsupported,
                        fmt::format("rope_scaling.{} = 2.0 is not supported", key));
   CLORA_EXPECT_ERROR(rope("default", "factor", 2.0), ErrorCode::unsupported, "rope_scaling.factor");
-  EXPECT_EQ(rope("default", "factor", 1.0).rope_scaling.kind, RopeScaling::Kind::none);
-  EXPECT_EQ(rope("linear", "attention_factor", 1.0).rope_scaling.factor, 2);
-  EXPECT_EQ(rope("linear", "finetuned", true).rope_scaling.factor, 2);
+  EXPECT_EQ(rope("default", "factor", 1.0).rope.scaling.kind, RopeScaling::Kind::none);
+  EXPECT_EQ(rope("linear", "attention_factor", 1.0).rope.scaling.factor, 2);
+  EXPECT_EQ(rope("linear", "finetuned", true).rope.scaling.factor, 2);
 }
 
 TEST(HuggingFaceConfig, RefusesEveryKeyThatChangesTheMathematicsByName) {
@@ -268,9 +300,9 @@ TEST(HuggingFaceConfig, RefusesWhatItCannotCompute) {
                      "the activation 'gelu'");
   CLORA_EXPECT_ERROR(read(with(llama_json(), "rope_scaling", {{"rope_type", "yarn"}})),
                      ErrorCode::unsupported, "the rope type 'yarn'");
-  CLORA_EXPECT_ERROR(read(with(llama_json(), "attention_bias", true)), ErrorCode::unsupported,
-                     "attention_bias");
-  CLORA_EXPECT_ERROR(read(with(llama_json(), "mlp_bias", true)), ErrorCode::unsupported,
+  CLORA_EXPECT_ERROR(read(with(qwen_json("mistral"), "attention_bias", true)),
+                     ErrorCode::unsupported, "attention_bias");
+  CLORA_EXPECT_ERROR(read(with(qwen_json("qwen3"), "mlp_bias", true)), ErrorCode::unsupported,
                      "mlp_bias");
   CLORA_EXPECT_ERROR(read(with(llama_json(), "partial_rotary_factor", 0.5)), ErrorCode::unsupported,
                      "partial_rotary_factor");
@@ -289,16 +321,21 @@ TEST(HuggingFaceConfig, IsTheSameAfterBeingWrittenAndRead) {
                       {"high_freq_factor", 4.0},
                       {"original_max_position_embeddings", 8192}});
   const json mistral = with(qwen_json("mistral"), "sliding_window", 99);
-  for (const json& object : {llama_json(), qwen, llama3, mistral, qwen_json("qwen2")}) {
+  json mixed = with(qwen_json("qwen2"), "sliding_window", 99);
+  mixed["use_sliding_window"] = true;
+  mixed["layer_types"] = {"sliding_attention", "full_attention"};
+  const json biased = with(with(llama_json(), "attention_bias", true), "mlp_bias", true);
+  for (const json& object :
+       {llama_json(), qwen, llama3, mistral, qwen_json("qwen2"), mixed, biased}) {
     const ModelConfig first = read(object);
     const json written = json::parse(to_hugging_face_json(first).dump());
     const ModelConfig second = read(written);
     EXPECT_EQ(json::parse(to_hugging_face_json(second).dump()), written);
-    EXPECT_EQ(second.architecture, first.architecture);
+    EXPECT_EQ(second.family, first.family);
     EXPECT_EQ(second.head_dim, first.head_dim);
     EXPECT_EQ(second.kv_heads, first.kv_heads);
-    EXPECT_EQ(second.rope_scaling, first.rope_scaling);
-    EXPECT_EQ(second.sliding_window, first.sliding_window);
+    EXPECT_EQ(second.rope.scaling, first.rope.scaling);
+    EXPECT_EQ(second.blocks, first.blocks);
     EXPECT_EQ(second.tied_head, first.tied_head);
     EXPECT_EQ(second.eos_ids, first.eos_ids);
     EXPECT_EQ(second.bos_id, first.bos_id);
@@ -307,26 +344,26 @@ TEST(HuggingFaceConfig, IsTheSameAfterBeingWrittenAndRead) {
 
 TEST(RopeFrequencies, FallGeometricallyWithoutScaling) {
   ModelConfig config = read(llama_json());
-  const auto plain = rope_frequencies(config);
+  const auto plain = rope_frequencies(config.rope);
   ASSERT_EQ(plain.size(), 8u);
   EXPECT_DOUBLE_EQ(plain[0], 1);
   EXPECT_NEAR(plain[4], 0.01, 1e-15);
-  config.rope_scaling.kind = RopeScaling::Kind::linear;
-  config.rope_scaling.factor = 4;
-  EXPECT_NEAR(rope_frequencies(config)[4], 0.0025, 1e-15);
-  config.rope_scaling.kind = RopeScaling::Kind::factors;
-  config.rope_scaling.factors = {1, 1, 1, 1, 10, 1, 1, 1};
-  EXPECT_NEAR(rope_frequencies(config)[4], 0.001, 1e-15);
-  EXPECT_EQ(rope_frequencies(config)[5], plain[5]);
+  config.rope.scaling.kind = RopeScaling::Kind::linear;
+  config.rope.scaling.factor = 4;
+  EXPECT_NEAR(rope_frequencies(config.rope)[4], 0.0025, 1e-15);
+  config.rope.scaling.kind = RopeScaling::Kind::factors;
+  config.rope.scaling.factors = {1, 1, 1, 1, 10, 1, 1, 1};
+  EXPECT_NEAR(rope_frequencies(config.rope)[4], 0.001, 1e-15);
+  EXPECT_EQ(rope_frequencies(config.rope)[5], plain[5]);
 }
 
 TEST(RopeFrequencies, StretchOnlyTheLongWavesOfLlama3) {
   ModelConfig config = read(llama_json());
-  const auto plain = rope_frequencies(config);
-  config.rope_scaling.kind = RopeScaling::Kind::llama3;
-  config.rope_scaling.factor = 8;
-  config.rope_scaling.original_max_positions = 1000;
-  const auto scaled = rope_frequencies(config);
+  const auto plain = rope_frequencies(config.rope);
+  config.rope.scaling.kind = RopeScaling::Kind::llama3;
+  config.rope.scaling.factor = 8;
+  config.rope.scaling.original_max_positions = 1000;
+  const auto scaled = rope_frequencies(config.rope);
   // Wavelengths are 2 pi / f. Below 1000 / 4 (f > 0.0251) f is unchanged, above 1000 (f < 0.00628)
   // it is divided by 8.
   EXPECT_EQ(scaled[0], plain[0]);
@@ -345,18 +382,18 @@ TEST(HalfSplitSourceRow, UndoesTheReorderingOfGgufFiles) {
 
 TEST(HuggingFaceConfig, FindsTheLlama3ScalingFromItsFactors) {
   ModelConfig config = read(llama_json());
-  config.rope_base = 500000;
-  const auto plain = rope_frequencies(config);
+  config.rope.base = 500000;
+  const auto plain = rope_frequencies(config.rope);
   RopeScaling llama3;
   llama3.kind = RopeScaling::Kind::llama3;
   llama3.factor = 32;
-  config.rope_scaling = llama3;
-  const auto scaled = rope_frequencies(config);
-  config.rope_scaling = {};
-  config.rope_scaling.kind = RopeScaling::Kind::factors;
+  config.rope.scaling = llama3;
+  const auto scaled = rope_frequencies(config.rope);
+  config.rope.scaling = {};
+  config.rope.scaling.kind = RopeScaling::Kind::factors;
   for (std::size_t i = 0; i < plain.size(); ++i)
-    config.rope_scaling.factors.push_back(static_cast<float>(plain[i] / scaled[i]));
-  EXPECT_EQ(read(json::parse(to_hugging_face_json(config).dump())).rope_scaling, llama3);
+    config.rope.scaling.factors.push_back(static_cast<float>(plain[i] / scaled[i]));
+  EXPECT_EQ(read(json::parse(to_hugging_face_json(config).dump())).rope.scaling, llama3);
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <memory>
 
-#include "clora/model/families/language_model.hpp"
 #include "clora/model/generation/generator.hpp"
+#include "clora/model/transformer/language_model.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_models.hpp"

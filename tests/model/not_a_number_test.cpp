@@ -4,12 +4,12 @@
 
 #include <cmath>
 
-#include "clora/model/families/forward_pass.hpp"
 #include "clora/model/generation/generator.hpp"
 #include "clora/model/training/evaluator.hpp"
 #include "clora/model/training/trainer.hpp"
+#include "clora/model/transformer/forward_pass.hpp"
 #include "lora/finite_values.hpp"
-#include "model/families/finite_check.hpp"
+#include "model/transformer/finite_check.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/poisoned_file.hpp"
 #include "tests/support/training_runs.hpp"
@@ -73,7 +73,7 @@ TEST_F(NotANumber, InAnyWeightIsNamedByGeneratorEvaluatorTrainerAndForwardPass) 
       Adapter adapter(open.model.context(), adapter_sites(open.model.config()), {.rank = 2});
       adapter.initialise(1);
       Trainer trainer(open.model, adapter, {});
-      const PackedRows rows = pack_records(records, std::array<std::size_t, 1>{0}, 0);
+      const PackedRows rows = pack_records(records, std::array<std::size_t, 1>{0});
       trainer.step(std::span(&rows, 1), 1e-3);
       CLORA_EXPECT_ERROR(trainer.drain(), ErrorCode::invalid_file, named);
     }

@@ -33,14 +33,6 @@ TEST(Packing, NeverTakesTheFirstTokenOfTheNextDocumentAsATarget) {
   EXPECT_EQ(packed.target_count, 1);
 }
 
-TEST(Packing, LimitsWhatARowAttendsToToAWindowWithinItsDocument) {
-  const std::vector<Record> records = {record({1, 1}, {0, 1}),
-                                       record({1, 1, 1, 1, 1}, {0, 1, 1, 1, 1})};
-  EXPECT_EQ(pack_rows(records, 7, 3).first, (Row{0, 0, 2, 2, 2, 3, 4}));
-  EXPECT_EQ(pack_rows(records, 7, 1).first, (Row{0, 1, 2, 3, 4, 5, 6}));
-  EXPECT_EQ(pack_rows(records, 7, 100).first, pack_rows(records, 7).first);
-}
-
 TEST(Packing, FillsAllRowsExactly) {
   const std::vector<Record> records = {record({1, 2, 3}, {0, 1, 1})};
   EXPECT_EQ(pack_rows(records, 3).ids, (Row{1, 2, 3}));

@@ -1,4 +1,4 @@
-#include "model/families/rope_table.hpp"
+#include "model/transformer/rope_table.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "clora/model/files/model_config.hpp"
+#include "clora/model/configuration/model_config.hpp"
 #include "tests/support/op_test.hpp"
 
 namespace clora {
@@ -32,10 +32,8 @@ TEST(RopeTable, HoldsCosineAndSineOfEachPositionAndPair) {
 }
 
 TEST(RopeTable, LastPositionOfALongContextIsAsExactAsTheFirst) {
-  ModelConfig config;
-  config.head_dim = 64;
-  config.rope_base = 500000;
-  const std::vector<double> frequencies = rope_frequencies(config);
+  const std::vector<double> frequencies =
+      rope_frequencies({.base = 500000, .width = 64, .scaling = {}});
   constexpr std::int64_t kPositions = 131072;
   const std::vector<float> table = make_rope_table(kPositions, frequencies);
   const float* last = table.data() + table.size() - 64;

@@ -71,7 +71,7 @@ TEST_F(SmolLM2, HasTheReferencesLossPackedOrOneRecordARow) {
   const double loss = wanted["mean_loss"].get<double>();
   EXPECT_NEAR(packed.loss, loss, 2e-6 * loss);
   for (std::size_t i = 0; i < 4; ++i) {
-    const double alone = evaluator.loss_sum(pack_records(records, std::array{i}, 0));
+    const double alone = evaluator.loss_sum(pack_records(records, std::array{i}));
     const double want = wanted["loss_sums"][i].get<double>();
     EXPECT_NEAR(alone, want, 5e-6 * want) << "record " << i;
   }
@@ -101,8 +101,8 @@ struct OpenInParts {
 TEST_F(SmolLM2, HasTheSameLogitsAndRepliesInParts) {
   OpenInParts parts(*test::demo_model(), 512 << 10U);
   EXPECT_TRUE(parts.model.head().is_split());
-  EXPECT_TRUE(parts.model.blocks()[0].linears[kGate].w.is_split());
-  EXPECT_TRUE(parts.model.blocks()[0].linears[kDown].w.is_split());
+  EXPECT_TRUE(parts.model.linear("model.layers.0.mlp.gate_proj").weights.w.is_split());
+  EXPECT_TRUE(parts.model.linear("model.layers.0.mlp.down_proj").weights.w.is_split());
   Generator whole_generator(open->model, nullptr, 128), generator(parts.model, nullptr, 128);
   for (const auto& prompt : reference["prompts"]) {
     const auto ids = ids_of(prompt["prompt_ids"]);

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <set>
 
-#include "clora/model/files/fuse.hpp"
 #include "clora/model/generation/generator.hpp"
+#include "clora/model/weights/fuse.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/training_runs.hpp"
 
@@ -177,7 +177,7 @@ TEST_F(TrainingRun, GivesTheSameLossPackedOrOneRecordAtATime) {
   const EvalResult packed = evaluator.evaluate(records_);
   double alone = 0;
   for (std::size_t i = 0; i < records_.records.size(); ++i) {
-    alone += evaluator.loss_sum(pack_records(records_, std::array{i}, 0));
+    alone += evaluator.loss_sum(pack_records(records_, std::array{i}));
   }
   EXPECT_NEAR(packed.loss, alone / static_cast<double>(packed.tokens), 1e-6);
 }
@@ -186,7 +186,7 @@ TEST_F(TrainingRun, LetsNoTokenSeeAnotherDocument) {
   Evaluator evaluator(open_->model, nullptr);
   Records pair;
   pair.records = {records_.records[3], records_.records[5]};
-  PackedRows rows = pack_records(pair, std::array<std::size_t, 2>{0, 1}, 0);
+  PackedRows rows = pack_records(pair, std::array<std::size_t, 2>{0, 1});
   // Only the second document is labelled, so the ids of the first must not matter.
   const std::size_t border = pair.records[0].ids.size();
   for (std::size_t t = 0; t < border; ++t) rows.targets[t] = -1;
@@ -224,7 +224,7 @@ TEST_F(TrainingRun, DrawsAMaskOfItsOwnForEachMicroBatchOfTheRun) {
   const std::vector<float> values =
       test::random_values(static_cast<std::size_t>(adapter.parameters().elements()), 1);
   open_->model.context().write(adapter.parameters(), std::as_bytes(std::span(values)));
-  const PackedRows rows = pack_records(records_, std::array<std::size_t, 2>{1, 2}, 0);
+  const PackedRows rows = pack_records(records_, std::array<std::size_t, 2>{1, 2});
   const auto losses = [&](const std::vector<std::size_t>& micro_batches) {
     Trainer trainer(open_->model, adapter, {.dropout_seed = 7});
     std::vector<double> all;

@@ -103,9 +103,9 @@ void expect_same_in_parts(const std::filesystem::path& path, Variant variant,
   SKIP_IF_PARTS_ARE_LARGE(whole.context.device());
   LoadedModel parts(path, variant, max_allocation_bytes);
   EXPECT_FALSE(whole.model.embeddings().is_split());
-  for (const Weight& weight :
-       {parts.model.embeddings(), parts.model.head(), parts.model.blocks()[0].linears[kGate].w,
-        parts.model.blocks()[0].linears[kDown].w}) {
+  for (const Weight& weight : {parts.model.embeddings(), parts.model.head(),
+                               parts.model.linear("model.layers.0.mlp.gate_proj").weights.w,
+                               parts.model.linear("model.layers.0.mlp.down_proj").weights.w}) {
     EXPECT_TRUE(weight.is_split()) << weight.text();
   }
   EXPECT_EQ(parts.model.weight_bytes(), whole.model.weight_bytes());

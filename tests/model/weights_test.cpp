@@ -1,6 +1,6 @@
-// WeightFiles (model/files/weights.hpp): every kind of model file under one set of names, and files
-// that are refused before a weight is read.
-#include "clora/model/files/weights.hpp"
+// WeightFiles (model/weights/weights.hpp): every kind of model file under one set of names, and
+// files that are refused before a weight is read.
+#include "clora/model/weights/weights.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 #include "clora/lora/safetensors.hpp"
 #include "clora/model/files/gguf.hpp"
-#include "model/files/weight_sources.hpp"
+#include "model/weights/weight_sources.hpp"
 #include "tests/support/gguf_bytes.hpp"
 #include "tests/support/test_files.hpp"
 
@@ -90,12 +90,12 @@ TEST_F(Weights, KeepsItsViewsWhenMoved) {
   EXPECT_EQ(second.get("model.norm.weight", {4}).bytes.data(), view.bytes.data());
 }
 
-TEST_F(Weights, CallsForBiasesIfTheArchitectureHasThem) {
-  ModelConfig config = from_hugging_face(config_, "");
-  config.qk_norm = false;
-  config.qkv_bias = true;
+TEST_F(Weights, CallsForBiasesIfTheFamilyHasThem) {
+  config_["model_type"] = "qwen2";
   std::map<std::string, Shape> needs;
-  for (const WeightNeed& need : weight_needs(config)) needs[need.name] = need.shape;
+  for (const WeightNeed& need : weight_needs(from_hugging_face(config_, ""))) {
+    needs[need.name] = need.shape;
+  }
   EXPECT_EQ(needs.at("model.layers.0.self_attn.q_proj.bias"), (Shape{12}));
   EXPECT_EQ(needs.at("model.layers.0.self_attn.v_proj.bias"), (Shape{6}));
   EXPECT_FALSE(needs.contains("model.layers.0.self_attn.o_proj.bias"));
@@ -312,12 +312,14 @@ TEST_F(Weights, RefuseEveryPrefixOfAGgufModel) {
   }
 }
 
-TEST(CanonicalName, TranslatesWhatGgufFilesHold) {
-  EXPECT_EQ(canonical_name("blk.12.attn_k.bias"), "model.layers.12.self_attn.k_proj.bias");
-  EXPECT_EQ(canonical_name("blk.0.attn_q_norm.weight"), "model.layers.0.self_attn.q_norm.weight");
-  EXPECT_EQ(canonical_name("output.weight"), kHead);
-  for (const std::string_view unknown : {"", ".", "blk.", "blk.0", "blk.0.x.weight", "other"})
-    EXPECT_EQ(canonical_name(unknown), unknown);
+TEST_F(Weights, NameTheTensorsOfAGgufFileAsHuggingFaceDoes) {
+  std::map<std::string, std::string> names;
+  for (const WeightNeed& need : weight_needs(from_hugging_face(config_, ""))) {
+    names[need.gguf_name] = need.name;
+  }
+  EXPECT_EQ(names.at("blk.0.attn_k.weight"), "model.layers.0.self_attn.k_proj.weight");
+  EXPECT_EQ(names.at("blk.0.attn_q_norm.weight"), "model.layers.0.self_attn.q_norm.weight");
+  EXPECT_EQ(names.at("output.weight"), kHead);
 }
 
 TEST(WeightModels, OpenEveryTestModel) {

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "clora/lora/merge.hpp"
-#include "clora/model/families/language_model.hpp"
+#include "clora/model/transformer/language_model.hpp"
 #include "model/files/dequantise.hpp"
-#include "model/files/rotary_order.hpp"
+#include "model/weights/rotary_order.hpp"
 
 namespace clora::test {
 
@@ -34,12 +34,11 @@ class ReferenceTransformer {
     for (const WeightView& view : files.all()) {
       const auto elements = static_cast<std::size_t>(view.shape.elements());
       const std::vector<float> values =
-          needs_reordering(config_, view.name)
-              ? to_float(view.type, in_half_split_order(view, config_.head_dim), elements)
-              : to_float(view.type, view.bytes, elements);
+          needs_reordering(view) ? to_float(view.type, in_half_split_order(view), elements)
+                                 : to_float(view.type, view.bytes, elements);
       weights_[view.name] = {values.begin(), values.end()};
     }
-    frequencies_ = rope_frequencies(config_);
+    frequencies_ = rope_frequencies(config_.rope);
   }
 
   std::map<std::string, ReferenceLora> loras;  // by path
@@ -144,7 +143,7 @@ class ReferenceTransformer {
           const double angle = static_cast<double>(t) * frequencies_[i];
           const double a = head[i];
           const double b = head[i + width / 2];
-          const double factor = config_.rope_scaling.attention_factor;  // llama.cpp's mscale
+          const double factor = config_.rope.scaling.attention_factor;  // llama.cpp's mscale
           head[i] = factor * (a * std::cos(angle) - b * std::sin(angle));
           head[i + width / 2] = factor * (a * std::sin(angle) + b * std::cos(angle));
         }
@@ -152,11 +151,11 @@ class ReferenceTransformer {
     }
   }
 
-  Matrix attention(const Matrix& q, const Matrix& k, const Matrix& v, std::size_t rows) const {
+  Matrix attention(const Matrix& q, const Matrix& k, const Matrix& v, std::size_t rows,
+                   std::size_t window) const {
     const auto width = static_cast<std::size_t>(config_.head_dim);
     const auto heads = static_cast<std::size_t>(config_.heads);
     const auto kv_heads = static_cast<std::size_t>(config_.kv_heads);
-    const auto window = static_cast<std::size_t>(config_.sliding_window.value_or(0));
     Matrix y(q.size());
     for (std::size_t t = 0; t < rows; ++t) {
       const std::size_t first = window > 0 && t + 1 > window ? t + 1 - window : 0;
@@ -185,24 +184,33 @@ class ReferenceTransformer {
   }
 
   void block(Matrix& x, std::size_t rows, std::int64_t layer) const {
-    const auto path = [&](Projection p) { return path_of(layer, p); };
     const std::string prefix = "model.layers." + std::to_string(layer) + ".";
-    Matrix h = x;
-    norm(h, weights_.at(prefix + "input_layernorm.weight"));
-    Matrix q = linear(h, rows, path(kQ));
-    Matrix k = linear(h, rows, path(kK));
-    const Matrix v = linear(h, rows, path(kV));
+    for (const SubLayerSpec& spec : config_.blocks[static_cast<std::size_t>(layer)]) {
+      Matrix h = x;
+      norm(h, weights_.at(prefix + spec.norm.names.hugging_face + ".weight"));
+      add(x, std::visit([&](const auto& f) { return sub_layer(h, rows, prefix, f); }, spec.f));
+    }
+  }
+
+  Matrix sub_layer(const Matrix& h, std::size_t rows, const std::string& prefix,
+                   const AttentionLayerSpec& spec) const {
+    Matrix q = linear(h, rows, prefix + "self_attn.q_proj");
+    Matrix k = linear(h, rows, prefix + "self_attn.k_proj");
+    const Matrix v = linear(h, rows, prefix + "self_attn.v_proj");
     head_norm(q, prefix + "self_attn.q_norm.weight");
     head_norm(k, prefix + "self_attn.k_norm.weight");
     rotate(q, rows);
     rotate(k, rows);
-    add(x, linear(attention(q, k, v, rows), rows, path(kO)));
-    h = x;
-    norm(h, weights_.at(prefix + "post_attention_layernorm.weight"));
-    Matrix gate = linear(h, rows, path(kGate));
-    const Matrix up = linear(h, rows, path(kUp));
+    const auto window = static_cast<std::size_t>(spec.window.value_or(0));
+    return linear(attention(q, k, v, rows, window), rows, prefix + "self_attn.o_proj");
+  }
+
+  Matrix sub_layer(const Matrix& h, std::size_t rows, const std::string& prefix,
+                   const FeedForwardLayerSpec&) const {
+    Matrix gate = linear(h, rows, prefix + "mlp.gate_proj");
+    const Matrix up = linear(h, rows, prefix + "mlp.up_proj");
     for (std::size_t i = 0; i < gate.size(); ++i) gate[i] *= up[i] / (1 + std::exp(-gate[i]));
-    add(x, linear(gate, rows, path(kDown)));
+    return linear(gate, rows, prefix + "mlp.down_proj");
   }
 
   static void add(Matrix& x, const Matrix& y) {

@@ -13,8 +13,8 @@
 #include <set>
 
 #include "clora/lora/peft_files.hpp"
-#include "clora/model/files/fuse.hpp"
 #include "clora/model/training/checkpoint.hpp"
+#include "clora/model/weights/fuse.hpp"
 #include "clora/runtime/files/file.hpp"
 #include "tests/support/fault_walk.hpp"
 #include "tests/support/killed_child.hpp"

@@ -249,7 +249,7 @@ void FaultyModel::renew() {
   context_ = std::make_unique<Context>(config_);
   files_ = std::make_unique<WeightFiles>(WeightFiles::open(folder()));
   model_ = std::make_unique<LanguageModel>(*context_, *files_);
-  model_->rope_table(128);  // the model keeps the table, so it must not look like a leak
+  model_->prepare_rope_tables(128);  // the model keeps the table, so it must not look like a leak
 }
 
 void FaultyModel::close() {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "clora/model/families/language_model.hpp"
+#include "clora/model/transformer/language_model.hpp"
 #include "tests/support/opencl_faults.hpp"
 #include "tests/support/test_files.hpp"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "clora/model/families/language_model.hpp"
+#include "clora/model/transformer/language_model.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace clora::test {

@@ -4,27 +4,28 @@
 #include <span>
 
 #include "clora/lora/safetensors.hpp"
-#include "clora/model/files/weights.hpp"
+#include "clora/model/weights/weights.hpp"
 #include "clora/runtime/files/file.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "runtime/memory/half.hpp"
 #include "tests/support/op_test.hpp"
 
 namespace clora::test {
 namespace {
 
-ModelConfig common(Architecture architecture) {
-  ModelConfig c;
-  c.architecture = architecture;
-  c.layers = 2;
-  c.hidden_size = 24;
-  c.intermediate_size = 40;
-  c.heads = 4;
-  c.kv_heads = 2;
-  c.head_dim = 6;
-  c.vocabulary = 67;
-  c.rms_norm_epsilon = 1e-5;
-  c.max_positions = 256;
-  return c;
+ModelConfig config_of(const char* family, const nlohmann::json& keys) {
+  nlohmann::json object{{"model_type", family},
+                        {"num_hidden_layers", 2},
+                        {"hidden_size", 24},
+                        {"intermediate_size", 40},
+                        {"num_attention_heads", 4},
+                        {"num_key_value_heads", 2},
+                        {"head_dim", 6},
+                        {"vocab_size", 67},
+                        {"rms_norm_eps", 1e-5},
+                        {"max_position_embeddings", 256}};
+  object.update(keys);
+  return from_hugging_face(object, "a tiny model");
 }
 
 // Norm weights are around 1, all others are small.
@@ -50,30 +51,24 @@ std::vector<std::byte> stored(const std::vector<float>& values, DType type) {
 }  // namespace
 
 std::vector<TinyModel> tiny_models() {
-  ModelConfig llama = common(Architecture::llama);
-  llama.head_dim = 10;
-  ModelConfig qwen2 = common(Architecture::qwen2);
-  qwen2.qkv_bias = true;
-  qwen2.tied_head = true;
-  ModelConfig qwen3 = common(Architecture::qwen3);
-  qwen3.qk_norm = true;
-  qwen3.head_dim = 8;
-  qwen3.kv_heads = 1;
-  ModelConfig mistral = common(Architecture::mistral);
-  mistral.sliding_window = 5;
-  return {{"Llama", llama}, {"Qwen2", qwen2}, {"Qwen3", qwen3}, {"Mistral", mistral}};
+  return {{"Llama", config_of("llama", {{"head_dim", 10}})},
+          {"Qwen2", config_of("qwen2", {{"tie_word_embeddings", true}})},
+          {"Qwen3", config_of("qwen3", {{"head_dim", 8}, {"num_key_value_heads", 1}})},
+          {"Mistral", config_of("mistral", {{"sliding_window", 5}})}};
 }
 
 void write_tiny_model(const std::filesystem::path& folder, const ModelConfig& config, DType type,
                       std::uint32_t seed) {
   std::filesystem::create_directories(folder);
-  const std::vector<WeightNeed> needs = weight_needs(config);
+  const std::string json = json_text(to_hugging_face_json(config), 2);
+  // The caller may have changed sizes of `config`, but not its blocks.
+  const std::vector<WeightNeed> needs =
+      weight_needs(from_hugging_face(parse_json(json, "config.json"), "config.json"));
   std::vector<StoredTensor> tensors;
   for (const WeightNeed& need : needs) tensors.push_back({need.name, type, need.shape, {}});
   write_safetensors(folder / "model.safetensors", tensors, {}, [&](std::size_t i) {
     return stored(values_of(needs[i], seed * 1000 + static_cast<std::uint32_t>(i)), type);
   });
-  const std::string json = to_hugging_face_json(config).dump(2);
   write_file_atomically(folder / "config.json", std::as_bytes(std::span(json)));
 }
 

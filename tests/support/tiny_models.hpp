@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "clora/model/files/model_config.hpp"
+#include "clora/model/configuration/model_config.hpp"
 
 namespace clora::test {
 
@@ -18,7 +18,8 @@ struct TinyModel {
 // heads) and Mistral (a sliding window of 5).
 std::vector<TinyModel> tiny_models();
 
-// Writes config.json and model.safetensors (f32 or bf16) with weights derived from a seed.
+// Writes config.json and model.safetensors (f32 or bf16) with weights derived from a seed. The
+// blocks follow from the other sizes of `config`, which a caller may change.
 void write_tiny_model(const std::filesystem::path& folder, const ModelConfig& config,
                       DType type = DType::f32, std::uint32_t seed = 1);
 

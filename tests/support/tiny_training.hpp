@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "clora/model/data/packing.hpp"
-#include "clora/model/families/language_model.hpp"
 #include "clora/model/training/trainer.hpp"
+#include "clora/model/transformer/language_model.hpp"
 
 namespace clora::test {
 

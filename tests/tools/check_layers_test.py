@@ -67,8 +67,8 @@ class CheckLayers(unittest.TestCase):
     def test_a_model_that_compares_variants_fails(self):
         for question in ["context.variant() == Variant::wgmma", "has_matrix_unit(variant)",
                          "context.capabilities().ptx"]:
-            changes = {"model/families/block.cpp": f"// Variant::cpu\nif ({question}) return;\n"}
-            self.expect_fault(changes, "model/families/block.cpp:2: depends on the kernels of")
+            changes = {"model/transformer/block.cpp": f"// Variant::cpu\nif ({question}) return;\n"}
+            self.expect_fault(changes, "model/transformer/block.cpp:2: depends on the kernels of")
 
     def test_an_op_that_asks_for_the_variant_fails(self):
         for question in ["context.variant() == other", "is_for_cpus(variant)",

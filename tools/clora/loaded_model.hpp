@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "clora/lora/adapter.hpp"
-#include "clora/model/families/language_model.hpp"
-#include "clora/model/files/weights.hpp"
+#include "clora/model/transformer/language_model.hpp"
+#include "clora/model/weights/weights.hpp"
 #include "tools/clora/commands/common_options.hpp"
 #include "tools/clora/model_text.hpp"
 

@@ -1,6 +1,6 @@
 #include "tools/clora/model_text.hpp"
 
-#include "clora/model/files/weights.hpp"
+#include "clora/model/weights/weights.hpp"
 #include "clora/model/text/tokenizer_files.hpp"
 #include "runtime/fail.hpp"
 

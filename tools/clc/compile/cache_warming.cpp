@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "clora/model/data/packing.hpp"
-#include "clora/model/families/language_model.hpp"
-#include "clora/model/files/weights.hpp"
+#include "clora/model/transformer/language_model.hpp"
+#include "clora/model/weights/weights.hpp"
 #include "clora/model/generation/generator.hpp"
 #include "clora/model/training/evaluator.hpp"
 #include "clora/model/training/trainer.hpp"
@@ -20,7 +20,7 @@ namespace {
 // The smallest training step, in rows.
 constexpr std::int64_t kMinRows = 16;
 // One prompt length for each prefill chunk size, 256, 64 and 16 rows
-// (model/families/cached_forward.cpp): three quarters of the chunk, so that short contexts can hold
+// (model/transformer/cached_forward.cpp): three quarters of the chunk, so that short contexts can hold
 // them.
 constexpr std::int64_t kPrompts[]{192, 48, 12};
 // Lengths of the cache up to which decoding on GPUs takes one program each: a row's keys are split
@@ -115,8 +115,7 @@ class Warming {
     const Records records = records_of(count, length, model_.config().vocabulary);
     std::vector<std::size_t> indices(records.records.size());
     for (std::size_t i = 0; i < indices.size(); ++i) indices[i] = i;
-    const auto window = static_cast<std::size_t>(model_.config().sliding_window.value_or(0));
-    const PackedRows rows = pack_records(records, indices, window);
+    const PackedRows rows = pack_records(records, indices);
     trainer.step(std::span(&rows, 1), 0);
   }
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "clora/model/files/fuse.hpp"
+#include "clora/model/weights/fuse.hpp"
 #include "clora/model/generation/generator.hpp"
 #include "clora/model/text/tokenizer_files.hpp"
 #include "runtime/fail.hpp"

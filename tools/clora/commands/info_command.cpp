@@ -8,8 +8,8 @@
 #include "clora/lora/peft_files.hpp"
 #include "clora/lora/safetensors.hpp"
 #include "clora/model/files/gguf.hpp"
-#include "clora/model/files/model_config.hpp"
-#include "clora/model/files/weights.hpp"
+#include "clora/model/configuration/model_config.hpp"
+#include "clora/model/weights/weights.hpp"
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/common_options.hpp"
 #include "tools/clora/model_text.hpp"
@@ -65,7 +65,7 @@ std::int64_t elements_of(const SumByType& sums) {
 }
 
 Json json_of(const ModelConfig& config) {
-  return {{"architecture", name_of(config.architecture)},
+  return {{"architecture", config.family},
           {"name", config.name},
           {"layers", config.layers},
           {"model_width", config.hidden_size},
@@ -75,7 +75,7 @@ Json json_of(const ModelConfig& config) {
           {"head_width", config.head_dim},
           {"vocabulary", config.vocabulary},
           {"max_positions", config.max_positions},
-          {"rope_base", config.rope_base},
+          {"rope_base", config.rope.base},
           {"tied_head", config.tied_head}};
 }
 
@@ -93,7 +93,7 @@ Json json_of(const ModelText& text) {
 }
 
 void print(Output& output, const ModelConfig& config, std::int64_t parameters) {
-  output.result("{}{}, {} parameters", name_of(config.architecture),
+  output.result("{}{}, {} parameters", config.family,
                 config.name.empty() ? "" : " '" + config.name + "'", grouped(parameters));
   output.result(
       "{} layers, hidden size {}, intermediate size {}, "
@@ -101,7 +101,7 @@ void print(Output& output, const ModelConfig& config, std::int64_t parameters) {
       config.layers, config.hidden_size, config.intermediate_size, config.heads, config.kv_heads,
       config.head_dim);
   output.result("vocabulary {}, {} positions, rope base {:g}, {} head", config.vocabulary,
-                config.max_positions, config.rope_base, config.tied_head ? "tied" : "separate");
+                config.max_positions, config.rope.base, config.tied_head ? "tied" : "separate");
 }
 
 void print(Output& output, const ModelText& text) {

@@ -1,0 +1,105 @@
+// BlockSpec: what a transformer block computes and which tensors it reads, as data. A model family
+// (model/configuration/family.hpp) describes each of its blocks by one; the files, the recorded
+// passes and the adapters follow from it.
+//
+//   x += f(rms_norm(x))    for each sub-layer f of the block, in order
+//
+// Names are without the block's prefix and without ".weight" or ".bias": Hugging Face's
+// "self_attn.q_proj" of model.layers.3.self_attn.q_proj.weight, and GGUF's "attn_q" of
+// blk.3.attn_q.weight. Shapes are written with D, the hidden size, and the letters below.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace clora {
+
+struct TensorNames {
+  std::string hugging_face, gguf;
+  bool operator==(const TensorNames&) const = default;
+};
+
+// A linear layer y = x w^T + bias, to which an adapter may attach.
+struct LinearSpec {
+  TensorNames names;
+  std::int64_t outputs = 0;  // w [outputs, inputs]
+  std::int64_t inputs = 0;
+  bool has_bias = false;
+  // The head dim, if the outputs are heads that rope rotates: then the rows of w may be stored in
+  // another order (ModelConfig::rope_layout). 0: not rotated.
+  std::int64_t rotated_head_dim = 0;
+  bool operator==(const LinearSpec&) const = default;
+};
+
+// rms_norm of rows of `width` elements.
+struct NormSpec {
+  TensorNames names;
+  std::int64_t width = 0;
+  bool operator==(const NormSpec&) const = default;
+};
+
+struct RopeScaling {
+  enum class Kind {
+    none,
+    linear,   // frequency / factor
+    llama3,   // long wavelengths / factor, short ones kept, smooth between (Llama 3.1)
+    factors,  // frequency i / factors[i]: a GGUF file's rope_freqs.weight
+  };
+  Kind kind = Kind::none;
+  double factor = 1;
+  double low_freq_factor = 1;                  // llama3
+  double high_freq_factor = 4;                 // llama3
+  std::int64_t original_max_positions = 8192;  // llama3
+  std::vector<float> factors;                  // [E/2]
+  double attention_factor = 1;  // multiplies cosines and sines: GGUF's rope.scaling.attn_factor
+
+  bool operator==(const RopeScaling&) const = default;
+};
+
+// Rotary embedding of heads of `width` elements.
+struct RopeSpec {
+  double base = 10000;
+  std::int64_t width = 0;  // E
+  RopeScaling scaling;
+  bool operator==(const RopeSpec&) const = default;
+};
+
+// Causal attention of H query heads and G heads of keys and values, each of E elements:
+//   f(h) = o(attention(rope(q_norm(q(h))), rope(k_norm(k(h))), v(h)))
+struct AttentionLayerSpec {
+  std::int64_t heads = 0;                  // H
+  std::int64_t kv_heads = 0;               // G, divides H
+  std::int64_t head_dim = 0;               // E
+  LinearSpec q, k, v;                      // [H E, D], [G E, D], [G E, D]
+  LinearSpec o;                            // [D, H E]
+  std::optional<NormSpec> q_norm, k_norm;  // of each head
+  RopeSpec rope;
+  std::optional<std::int64_t> window;  // tokens that a token attends to, including itself
+  bool operator==(const AttentionLayerSpec&) const = default;
+};
+
+// f(h) = down(silu(gate(h)) * up(h)) (Shazeer, 2020)
+struct FeedForwardLayerSpec {
+  LinearSpec gate, up;  // [F, D]
+  LinearSpec down;      // [D, F]
+  bool operator==(const FeedForwardLayerSpec&) const = default;
+};
+
+struct SubLayerSpec {
+  NormSpec norm;  // of x
+  std::variant<AttentionLayerSpec, FeedForwardLayerSpec> f;
+  bool operator==(const SubLayerSpec&) const = default;
+};
+
+using BlockSpec = std::vector<SubLayerSpec>;
+
+// The norms and linear layers of a sub-layer, in the order of computation.
+using TensorSpec = std::variant<const NormSpec*, const LinearSpec*>;
+std::vector<TensorSpec> tensors_of(const SubLayerSpec& layer);
+// The linear layers among them.
+std::vector<const LinearSpec*> linears_of(const SubLayerSpec& layer);
+
+}  // namespace clora

@@ -1,0 +1,35 @@
+// Family: how the models of one architecture are read and what their blocks compute. Each is one
+// file, model/families/NAME.cpp, which defines `const Family NAME_family`; the build collects them
+// (cmake/Families.cmake). Private to model/.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string_view>
+
+#include "clora/model/configuration/model_config.hpp"
+
+namespace clora {
+
+class HuggingFaceKeys;
+class GgufKeys;
+
+struct Family {
+  std::string_view name;        // model_type of config.json, general.architecture of GGUF
+  std::string_view class_name;  // of transformers: "LlamaForCausalLM"
+  // Reads every key that the family uses and sets the configuration except `family`,
+  // `unread_keys`, the ids of special tokens and what only the file's tensors tell. Errors:
+  // invalid_file, unsupported.
+  void (*from_hugging_face)(const HuggingFaceKeys& keys, ModelConfig& config);
+  void (*from_gguf)(const GgufKeys& keys, ModelConfig& config);
+  // Adds the keys that to_hugging_face_json() does not write for every family; or null.
+  void (*to_hugging_face)(nlohmann::ordered_json& object, const ModelConfig& config);
+};
+
+// All of them, in the order of their names.
+std::span<const Family* const> families();
+
+// Errors: unsupported, naming `file` and the families, if there is none of that name.
+const Family& family_of(std::string_view name, std::string_view file);
+
+}  // namespace clora

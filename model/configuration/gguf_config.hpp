@@ -1,0 +1,13 @@
+// Parts of reading a GGUF file's configuration that families share. Private to model/.
+#pragma once
+
+#include "clora/model/configuration/model_config.hpp"
+#include "model/configuration/gguf_keys.hpp"
+
+namespace clora {
+
+// The sizes, the norms' epsilon, the number of positions, whether the head is tied, and the rope.
+// Refuses mixtures of experts. Errors: invalid_file, unsupported, with the file and the key.
+void read_gguf_decoder(const GgufKeys& keys, ModelConfig& config);
+
+}  // namespace clora

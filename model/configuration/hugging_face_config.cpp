@@ -1,0 +1,90 @@
+// Converts config.json to ModelConfig. A missing key takes the default of transformers if it is the
+// same for every family that reads it here; else the key is required.
+#include "model/configuration/hugging_face_config.hpp"
+
+#include <limits>
+
+#include "model/configuration/family.hpp"
+#include "model/configuration/model_config_checks.hpp"
+#include "runtime/fail.hpp"
+
+namespace clora {
+namespace {
+
+using nlohmann::json;
+
+bool is_id(const json& value) {
+  constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
+  const std::optional<std::int64_t> number = json_integer(value);
+  return number && *number >= -kMax && *number <= kMax;
+}
+
+std::vector<std::int32_t> read_ids(const HuggingFaceKeys& keys, std::string_view key) {
+  const json* value = keys.find(key);
+  if (value == nullptr) return {};
+  std::vector<std::int32_t> ids;
+  for (const json& id : value->is_array() ? *value : json::array({*value})) {
+    if (!is_id(id)) keys.wrong_kind(key, "a 32-bit integer or a list of them", *value);
+    ids.push_back(id.get<std::int32_t>());
+  }
+  return ids;
+}
+
+void check_quantisation(const HuggingFaceKeys& keys) {
+  const auto scheme = keys.find_object("quantization_config");
+  if (!scheme) return;
+  fail(ErrorCode::unsupported,
+       "{}: the quantisation '{}' is not supported; use unquantised weights or a GGUF file",
+       keys.source(), scheme->find_text("quant_method").value_or("unknown"));
+}
+
+void check_switches(const HuggingFaceKeys& keys) {
+  const std::string activation = keys.find_text("hidden_act").value_or("silu");
+  if (activation != "silu" && activation != "swish")
+    fail(ErrorCode::unsupported, "{}: the activation '{}' is not supported; it must be silu",
+         keys.source(), activation);
+  keys.refuse_if(keys.find_number("partial_rotary_factor").value_or(1) != 1,
+                 "partial_rotary_factor");
+  keys.refuse_if(!keys.find_flag("is_causal").value_or(true), "is_causal");
+}
+
+}  // namespace
+
+void read_decoder(const HuggingFaceKeys& keys, const HuggingFaceDefaults& defaults,
+                  ModelConfig& config) {
+  check_switches(keys);
+  config.layers = keys.integer("num_hidden_layers");
+  config.hidden_size = keys.integer("hidden_size");
+  config.intermediate_size = keys.integer("intermediate_size");
+  config.heads = keys.integer("num_attention_heads");
+  if (config.heads < 1)
+    fail(ErrorCode::invalid_file, "{}: num_attention_heads must be positive", keys.source());
+  config.kv_heads = defaults.requires_kv_heads
+                        ? keys.integer("num_key_value_heads")
+                        : keys.find_integer("num_key_value_heads").value_or(config.heads);
+  config.head_dim = defaults.requires_head_dim
+                        ? keys.integer("head_dim")
+                        : keys.find_integer("head_dim").value_or(config.hidden_size / config.heads);
+  config.vocabulary = keys.integer("vocab_size");
+  config.rms_norm_epsilon = keys.number("rms_norm_eps");
+  config.max_positions = keys.integer("max_position_embeddings");
+  config.tied_head = keys.flag("tie_word_embeddings");
+  check_sizes(config, keys.source());  // first: the number of layers bounds lists of the file
+  config.rope = read_hugging_face_rope(keys, config.head_dim);
+}
+
+ModelConfig from_hugging_face(const json& object, std::string_view file) {
+  const HuggingFaceKeys keys(object, file);
+  const Family& family = family_of(keys.text("model_type"), file);
+  check_quantisation(keys);
+  ModelConfig config;
+  config.family = family.name;
+  family.from_hugging_face(keys, config);
+  if (const auto bos = read_ids(keys, "bos_token_id"); !bos.empty()) config.bos_id = bos.front();
+  config.eos_ids = read_ids(keys, "eos_token_id");
+  config.unread_keys = keys.unread_keys();
+  check_sizes(config, file);
+  return config;
+}
+
+}  // namespace clora

@@ -1,0 +1,34 @@
+// Parts of reading config.json that families share. Each sets what it names in `config`, and throws
+// invalid_file or unsupported with the file and the key. Private to model/.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "model/configuration/hugging_face_keys.hpp"
+#include "model/configuration/model_config.hpp"
+
+namespace clora {
+
+// Where transformers' defaults differ between families.
+struct HuggingFaceDefaults {
+  bool requires_kv_heads = true;   // else num_key_value_heads defaults to the number of heads
+  bool requires_head_dim = false;  // else head_dim defaults to D / H
+};
+// The sizes, the norms' epsilon, the number of positions, whether the head is tied, and the rope.
+// Refuses activations other than silu, a partial rotation, and attention that is not causal.
+void read_decoder(const HuggingFaceKeys& keys, const HuggingFaceDefaults& defaults,
+                  ModelConfig& config);
+
+// Returns the rope by rope_theta, rope_scaling and rope_parameters; recent files have only the
+// last. Errors: also if two of them are inconsistent.
+RopeSpec read_hugging_face_rope(const HuggingFaceKeys& keys, std::int64_t head_dim);
+
+// For each layer, whether layer_types calls it sliding_attention; empty if the file has no such
+// list.
+std::vector<bool> read_sliding_layers(const HuggingFaceKeys& keys, std::int64_t layers);
+
+// sliding_window; transformers' default of 4096 if the key is absent; nullopt for null.
+std::optional<std::int64_t> read_window(const HuggingFaceKeys& keys);
+
+}  // namespace clora

@@ -1,0 +1,106 @@
+// Code shared by config.json and GGUF: names, checks, rotary frequencies.
+#include "clora/model/configuration/model_config.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "model/configuration/model_config_checks.hpp"
+#include "runtime/fail.hpp"
+
+namespace clora {
+namespace {
+
+// Far above any model, and small enough that a product of two sizes cannot overflow.
+constexpr std::int64_t kMaxSize = std::int64_t{1} << 30;
+constexpr std::int64_t kMaxLayers = 10'000;
+
+void check_size(std::string_view file, std::string_view what, std::int64_t size,
+                std::int64_t most = kMaxSize) {
+  if (size < 1 || size > most)
+    fail(ErrorCode::invalid_file, "{}: {} must be from 1 to {}, got {}", file, what, most, size);
+}
+
+// The Llama 3.1 rule: wavelengths above original / low are stretched by `factor`, those below
+// original / high are kept, and those between are interpolated.
+double llama3_frequency(double frequency, const RopeScaling& scaling) {
+  const double original = static_cast<double>(scaling.original_max_positions);
+  const double wavelength = 2 * std::numbers::pi / frequency;
+  const double kept = (original / wavelength - scaling.low_freq_factor) /
+                      (scaling.high_freq_factor - scaling.low_freq_factor);
+  const double share = std::clamp(kept, 0.0, 1.0);
+  return share * frequency + (1 - share) * frequency / scaling.factor;
+}
+
+}  // namespace
+
+void check_sizes(const ModelConfig& config, std::string_view file) {
+  check_size(file, "the number of layers", config.layers, kMaxLayers);
+  check_size(file, "the hidden size", config.hidden_size);
+  check_size(file, "the intermediate size", config.intermediate_size);
+  check_size(file, "the number of heads", config.heads);
+  check_size(file, "the number of key/value heads", config.kv_heads);
+  check_size(file, "the head dim", config.head_dim);
+  check_size(file, "the vocabulary", config.vocabulary);
+  check_size(file, "the number of positions", config.max_positions);
+  for (const AttentionLayerSpec* attention : attentions_of(config)) {
+    if (attention->window) check_size(file, "the sliding window", *attention->window);
+  }
+  if (config.heads % config.kv_heads != 0)
+    fail(ErrorCode::invalid_file, "{}: {} heads must be a multiple of the {} key/value heads", file,
+         config.heads, config.kv_heads);
+  if (config.head_dim % 2 != 0)
+    fail(ErrorCode::invalid_file, "{}: the head dim must be even, got {}", file, config.head_dim);
+  const bool has_base = std::isfinite(config.rope.base) && config.rope.base > 0;
+  if (!has_base || !(config.rope.scaling.factor > 0))
+    fail(ErrorCode::invalid_file, "{}: the rope base {} and factor {} must be positive", file,
+         config.rope.base, config.rope.scaling.factor);
+  if (!(config.rms_norm_epsilon >= 0 && config.rms_norm_epsilon < 1))
+    fail(ErrorCode::invalid_file, "{}: the RMS norm's epsilon must be from 0 to 1, got {}", file,
+         config.rms_norm_epsilon);
+}
+
+std::vector<double> rope_frequencies(const RopeSpec& rope) {
+  const RopeScaling& scaling = rope.scaling;
+  std::vector<double> frequencies;
+  for (std::int64_t i = 0; i < rope.width / 2; ++i) {
+    const double exponent = 2.0 * static_cast<double>(i) / static_cast<double>(rope.width);
+    const double frequency = std::pow(rope.base, -exponent);
+    switch (scaling.kind) {
+      case RopeScaling::Kind::none:
+        frequencies.push_back(frequency);
+        break;
+      case RopeScaling::Kind::linear:
+        frequencies.push_back(frequency / scaling.factor);
+        break;
+      case RopeScaling::Kind::llama3:
+        frequencies.push_back(llama3_frequency(frequency, scaling));
+        break;
+      case RopeScaling::Kind::factors:
+        frequencies.push_back(frequency / double{scaling.factors.at(static_cast<std::size_t>(i))});
+        break;
+    }
+  }
+  return frequencies;
+}
+
+std::vector<const AttentionLayerSpec*> attentions_of(const ModelConfig& config) {
+  std::vector<const AttentionLayerSpec*> attentions;
+  for (const BlockSpec& block : config.blocks) {
+    for (const SubLayerSpec& layer : block) {
+      if (const auto* attention = std::get_if<AttentionLayerSpec>(&layer.f)) {
+        attentions.push_back(attention);
+      }
+    }
+  }
+  return attentions;
+}
+
+std::int64_t half_split_source_row(std::int64_t row, std::int64_t head_dim) {
+  const std::int64_t head = row / head_dim;
+  const std::int64_t within = row % head_dim;
+  const std::int64_t half = head_dim / 2;
+  return head * head_dim + 2 * (within % half) + within / half;
+}
+
+}  // namespace clora

@@ -1,0 +1,71 @@
+// ModelConfig: the sizes and options of a decoder-only transformer, from config.json or a GGUF
+// file's metadata. A value type; the same model gives the same ModelConfig from either format,
+// except for the rotary layout and for what a format does not store.
+//
+// Whatever this library cannot compute exactly (an architecture, an activation, a rope type, a
+// quantisation scheme) is refused by name here, never ignored.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "clora/model/configuration/block_spec.hpp"
+#include "clora/ops/rowwise/rope.hpp"
+
+namespace clora {
+
+class GgufFile;
+
+struct ModelConfig {
+  std::string family;  // "llama": the name of the Family, and the model_type of config.json
+  std::string name;    // for display; may be empty
+  std::int64_t layers = 0;
+  std::int64_t hidden_size = 0;        // D
+  std::int64_t intermediate_size = 0;  // F
+  std::int64_t heads = 0;              // H
+  std::int64_t kv_heads = 0;           // G, divides H
+  std::int64_t head_dim = 0;           // E, even; H E may differ from D
+  std::int64_t vocabulary = 0;         // V
+  double rms_norm_epsilon = 0;
+  RopeSpec rope;
+  // The order in which the files store the rows of layers that rope rotates (LinearSpec).
+  RopeLayout rope_layout = RopeLayout::half_split;
+  bool tied_head = false;  // the head is the embedding matrix
+  std::int64_t max_positions = 0;
+  // One for each layer. The sizes above are those of most blocks; these decide.
+  std::vector<BlockSpec> blocks;
+  std::optional<std::int32_t> bos_id;
+  std::vector<std::int32_t> eos_ids;  // any of them ends a text
+  // Enabled keys that are not read for the family, neither here nor by transformers or
+  // llama.cpp (docs/decisions/unknown-keys.md).
+  std::vector<std::string> unread_keys;
+};
+
+// Reads config.json. `file` names it in messages. Errors: invalid_file (a key is missing, of the
+// wrong kind, or a size is impossible), unsupported (naming the feature).
+ModelConfig from_hugging_face(const nlohmann::json& config, std::string_view file);
+
+// Reads a GGUF file's metadata; the vocabulary size is that of the embedding matrix. Errors: as
+// above.
+ModelConfig from_gguf(const GgufFile& file);
+
+// Returns config.json for weights in Hugging Face's order (q and k of an interleaved file must be
+// reordered: half_split_source_row). Errors: unsupported, for rope factors that no rope type gives.
+nlohmann::ordered_json to_hugging_face_json(const ModelConfig& config);
+
+// The attention layers of all blocks, in order. They are those of `config`.
+std::vector<const AttentionLayerSpec*> attentions_of(const ModelConfig& config);
+
+// Returns the angle per position of each rotary pair, scaling applied: [E/2].
+std::vector<double> rope_frequencies(const RopeSpec& rope);
+
+// Returns the row of an interleaved q or k weight [H E, D] that is row `row` of the same weight in
+// half-split order: head h, pair i is at rows h E + 2i, 2i + 1 in interleaved order and at h E + i,
+// h E + E/2 + i in half-split order.
+std::int64_t half_split_source_row(std::int64_t row, std::int64_t head_dim);
+
+}  // namespace clora

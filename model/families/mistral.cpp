@@ -1,0 +1,48 @@
+// Mistral 7B (Jiang et al., 2023): Llama's blocks with a sliding window in every layer.
+#include <nlohmann/json.hpp>
+
+#include "model/configuration/decoder_block.hpp"
+#include "model/configuration/family.hpp"
+#include "model/configuration/gguf_config.hpp"
+#include "model/configuration/hugging_face_config.hpp"
+
+namespace clora {
+namespace {
+
+void from_hugging_face(const HuggingFaceKeys& keys, ModelConfig& config) {
+  read_decoder(keys, {}, config);
+  for (const char* key : {"attention_bias", "mlp_bias", "use_qkv_bias"}) {
+    keys.refuse_if(keys.flag(key), key);
+  }
+  keys.ignore({"use_sliding_window", "max_window_layers"});
+  const std::optional<std::int64_t> window = read_window(keys);
+  // transformers does not read the list for this family.
+  for (const bool slides : read_sliding_layers(keys, config.layers)) {
+    keys.refuse_if(slides != window.has_value(), "layer_types");
+  }
+  config.blocks = decoder_blocks(config, {.window = window});
+}
+
+void from_gguf(const GgufKeys& keys, ModelConfig& config) {
+  read_gguf_decoder(keys, config);
+  config.rope_layout = RopeLayout::interleaved;
+  std::optional<std::int64_t> window = keys.find_integer("attention.sliding_window");
+  if (window && *window <= 0) window.reset();
+  config.blocks = decoder_blocks(config, {.window = window});
+}
+
+void to_hugging_face(nlohmann::ordered_json& object, const ModelConfig& config) {
+  const auto& attention = std::get<AttentionLayerSpec>(config.blocks.front().front().f);
+  if (attention.window) object["sliding_window"] = *attention.window;
+}
+
+}  // namespace
+
+extern const Family mistral_family;
+const Family mistral_family{.name = "mistral",
+                            .class_name = "MistralForCausalLM",
+                            .from_hugging_face = from_hugging_face,
+                            .from_gguf = from_gguf,
+                            .to_hugging_face = to_hugging_face};
+
+}  // namespace clora

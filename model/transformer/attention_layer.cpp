@@ -1,0 +1,126 @@
+#include "model/transformer/attention_layer.hpp"
+
+#include <array>
+#include <cmath>
+
+#include "clora/ops/rowwise/rms_norm.hpp"
+#include "model/transformer/adapted_linears.hpp"
+
+namespace clora {
+
+AttentionLayer::AttentionLayer(Recording& recording, const AttentionWeights& weights)
+    : recording_(recording),
+      weights_(weights),
+      spec_(weights.spec),
+      q_linear_(recording.adapted(weights.q)),
+      k_linear_(recording.adapted(weights.k)),
+      v_linear_(recording.adapted(weights.v)),
+      o_linear_(recording.adapted(weights.o)) {}
+
+bool AttentionLayer::has_adapter() const {
+  return !q_linear_.lora.empty() || !k_linear_.lora.empty() || !v_linear_.lora.empty() ||
+         !o_linear_.lora.empty();
+}
+
+Tensor AttentionLayer::heads(const Tensor& x, std::int64_t count) const {
+  return x.reshape({recording_.rows(), count, spec_.head_dim});
+}
+
+Tensor AttentionLayer::flat(const Tensor& x) const {
+  return x.reshape({recording_.rows(), x.elements() / recording_.rows()});
+}
+
+// Normalises each head of x; no-op if w is empty (the model has no head norms).
+Tensor AttentionLayer::head_norm(const Tensor& x, const Tensor& w, std::string_view name) {
+  if (w.empty()) return x;
+  const Tensor each_head = x.reshape({x.elements() / spec_.head_dim, spec_.head_dim});
+  return recording_.rms_norm(each_head, w, name).reshape(x.shape());
+}
+
+void AttentionLayer::head_norm_backward(const Tensor& d, const Tensor& x, const Tensor& w) {
+  if (w.empty()) return;
+  const Shape each_head{x.elements() / spec_.head_dim, spec_.head_dim};
+  const Tensor rows = d.reshape(each_head);
+  record_rms_norm_backward(recording_.batch(), rows, rows, x.reshape(each_head), w, {},
+                           recording_.epsilon());
+}
+
+void AttentionLayer::rotate(const Tensor& queries, const Tensor& keys, RopeDirection direction) {
+  record_rope_of_two(recording_.batch(), {queries, queries}, {keys, keys},
+                     recording_.row_inputs().positions, recording_.rope_table(spec_.rope),
+                     RopeLayout::half_split, direction);
+}
+
+// d = the gradients of the inputs of rope, from those that attention computed (`computed`, may
+// alias d).
+void AttentionLayer::rotate_back(const AttentionGradients& d, const AttentionGradients& computed) {
+  if (computed.dk.shape() == d.dk.shape()) return rotate(d.dq, d.dk, RopeDirection::backward);
+  const RopeOfParts tensors{.queries = d.dq,
+                            .keys = d.dk,
+                            .values = d.dv,
+                            .key_parts = computed.dk,
+                            .value_parts = computed.dv};
+  record_rope_of_parts(recording_.batch(), tensors, recording_.row_inputs().positions,
+                       recording_.rope_table(spec_.rope), RopeLayout::half_split,
+                       RopeDirection::backward);
+}
+
+AttentionInputs AttentionLayer::inputs(const Tensor& k, const Tensor& v) {
+  const Recording::KeyRanges ranges = recording_.key_ranges(spec_);
+  return {.q = q_,
+          .k = k,
+          .v = v,
+          .first = ranges.first,
+          .last = ranges.last,
+          .scale = 1.0F / std::sqrt(static_cast<float>(spec_.head_dim)),
+          .order = ranges.order,
+          .keys_per_row = ranges.keys_per_row};
+}
+
+void AttentionLayer::attend() {
+  Batch& batch = recording_.batch();
+  y_ = recording_.like(q_, "attention");
+  const CacheTensors* cache = recording_.cache(weights_.cache_index);
+  if (cache == nullptr) {
+    log_sum_exp_ = recording_.temporary({recording_.rows(), spec_.heads}, "log_sum_exp");
+    record_attention(batch, y_, log_sum_exp_, inputs(k_, v_));
+    return;
+  }
+  const Tensor& positions = recording_.row_inputs().positions;
+  record_cache_append(batch, cache->keys, k_, positions);
+  record_cache_append(batch, cache->values, v_, positions);
+  record_attention(batch, y_, {}, inputs(cache->keys, cache->values));
+}
+
+void AttentionLayer::record_forward(const Tensor& y, const Tensor& h, const Tensor& residual) {
+  const std::array linears{&q_linear_, &k_linear_, &v_linear_};
+  const std::vector<Tensor> qkv = record_linears(recording_, h, linears);
+  q_before_norm_ = heads(qkv[0], spec_.heads);
+  k_before_norm_ = heads(qkv[1], spec_.kv_heads);
+  v_ = heads(qkv[2], spec_.kv_heads);
+  q_ = head_norm(q_before_norm_, weights_.q_norm, "q normed");
+  k_ = head_norm(k_before_norm_, weights_.k_norm, "k normed");
+  rotate(q_, k_, RopeDirection::forward);
+  attend();
+  record_linear(recording_, o_linear_, y, flat(y_), residual);
+}
+
+std::vector<PendingGradient> AttentionLayer::record_backward(const Tensor& dh, const Tensor& dy) {
+  const Tensor dattention = recording_.like(y_, "d attention");
+  const auto pending =
+      record_linears_dx(recording_, flat(dattention), std::array{LinearGradient{&o_linear_, dy}});
+  record_linears_da(recording_, flat(y_), pending);
+  const AttentionGradients d{recording_.like(q_, "dq"), recording_.like(k_, "dk"),
+                             recording_.like(v_, "dv")};
+  const AttentionGradients computed = record_attention_backward_in_parts(
+      recording_.batch(), d, dattention, y_, log_sum_exp_, inputs(k_, v_));
+  rotate_back(d, computed);
+  head_norm_backward(d.dq, q_before_norm_, weights_.q_norm);
+  head_norm_backward(d.dk, k_before_norm_, weights_.k_norm);
+  const std::array dys{LinearGradient{&q_linear_, flat(d.dq)},
+                       LinearGradient{&k_linear_, flat(d.dk)},
+                       LinearGradient{&v_linear_, flat(d.dv)}};
+  return record_linears_dx(recording_, dh, dys);
+}
+
+}  // namespace clora

@@ -1,0 +1,44 @@
+// AttentionLayer: causal attention in a recorded pass, over the pass's own rows or over a KV cache.
+//
+//   q, k, v = linears(h); q and k normalised per head if the model does so; q and k rotated
+//   f(h) = o(attention(q, k, v))
+//
+// With a cache, the rows' keys and values are appended to it at their positions and read from it.
+#pragma once
+
+#include "clora/ops/attention/attention.hpp"
+#include "clora/ops/rowwise/rope.hpp"
+#include "model/transformer/sub_layer.hpp"
+
+namespace clora {
+
+class AttentionLayer final : public SubLayer {
+ public:
+  AttentionLayer(Recording& recording, const AttentionWeights& weights);
+
+  bool has_adapter() const override;
+  void record_forward(const Tensor& y, const Tensor& h, const Tensor& residual) override;
+  std::vector<PendingGradient> record_backward(const Tensor& dh, const Tensor& dy) override;
+
+ private:
+  Tensor heads(const Tensor& x, std::int64_t count) const;
+  Tensor flat(const Tensor& x) const;
+  Tensor head_norm(const Tensor& x, const Tensor& w, std::string_view name);
+  void head_norm_backward(const Tensor& d, const Tensor& x, const Tensor& w);
+  void rotate(const Tensor& queries, const Tensor& keys, RopeDirection direction);
+  void rotate_back(const AttentionGradients& d, const AttentionGradients& computed);
+  AttentionInputs inputs(const Tensor& k, const Tensor& v);
+  void attend();
+
+  Recording& recording_;
+  const AttentionWeights& weights_;
+  const AttentionLayerSpec& spec_;
+  AdaptedLinear q_linear_, k_linear_, v_linear_, o_linear_;
+  // Of the forward.
+  Tensor q_before_norm_, k_before_norm_;  // [T, H, E], [T, G, E]
+  Tensor q_, k_, v_;                      // as attention reads them
+  Tensor y_;                              // [T, H, E]: attention's output
+  Tensor log_sum_exp_;                    // [T, H], without a cache
+};
+
+}  // namespace clora

@@ -1,0 +1,333 @@
+#include "clora/model/transformer/language_model.hpp"
+
+#include <algorithm>
+
+#include "clora/ops/quant/quant.hpp"
+#include "model/files/dequantise.hpp"
+#include "model/transformer/rope_table.hpp"
+#include "model/weights/rotary_order.hpp"
+#include "runtime/fail.hpp"
+
+namespace clora {
+namespace {
+
+std::size_t stored_bytes(const WeightFiles& files) {
+  std::size_t bytes = 0;
+  for (const WeightView& view : files.all()) bytes += view.bytes.size();
+  return bytes;
+}
+
+WeightForm form_of(const Context& context, const WeightView& view) {
+  return preferred_form(context, view.shape, view.type);
+}
+
+bool lies_where_kernels_read(const Context& context, std::span<const std::byte> bytes) {
+  return reinterpret_cast<std::uintptr_t>(bytes.data()) % weight_alignment_bytes(context) == 0;
+}
+
+// Whether the device reads the weight from the mapped file.
+bool stays_in_file(Context& context, const WeightView& view) {
+  return context.config().wrap_files && !needs_reordering(view) &&
+         lies_where_kernels_read(context, view.bytes) &&
+         form_of(context, view).layout == Layout::plain &&
+         context.transfers().can_wrap(view.bytes, view.type);
+}
+
+// Loads tensors from a model's files to the device, by name.
+class Loader {
+ public:
+  Loader(Context& context, const WeightFiles& files, const LoadOptions& options)
+      : context_(context), files_(files), options_(options), wanted_(stored_bytes(files)) {
+    report(0);
+  }
+
+  // Returns a matrix in its storage type, in as few parts as the device permits: in the mapped
+  // file, or streamed to the device in the best layout for it.
+  Weight matrix(const std::string& name, Shape shape) {
+    const WeightView view = files_.get(name, shape);
+    const std::size_t row_bytes =
+        bytes_of(form_of(context_, view).type, static_cast<std::size_t>(shape[1]));
+    const bool stays = stays_in_file(context_, view);
+    std::vector<Tensor> parts;
+    for (const RowRange& rows : part_rows(context_.device(), name, shape[0], row_bytes)) {
+      Tensor part = stays ? wrap(view, rows) : Tensor();
+      if (part.empty()) part = copy(view, rows);
+      parts.push_back(part);
+    }
+    Weight weight(std::move(parts));
+    count(weight.bytes(), view.bytes.size());
+    return weight;
+  }
+  // Returns a vector as f32 for any storage type: norms and biases are small.
+  Tensor vector(const std::string& name, std::int64_t elements) {
+    const WeightView view = files_.get(name, {elements});
+    std::vector<std::byte> ordered;
+    const std::vector<float> values =
+        to_float(view.type, in_order(view, ordered), static_cast<std::size_t>(elements));
+    Tensor tensor = context_.upload<float>({elements}, DType::f32, values, MemoryTag::weights);
+    count(tensor.bytes(), view.bytes.size());
+    return tensor;
+  }
+
+  BlockWeights block(std::size_t layer) {
+    prefix_ = fmt::format("model.layers.{}.", layer);
+    BlockWeights block;
+    for (const SubLayerSpec& spec : files_.config().blocks[layer]) {
+      SubLayerWeights weights{.norm = norm(spec.norm), .f = {}};
+      std::visit([&](const auto& f) { weights.f = load(f); }, spec.f);
+      block.push_back(std::move(weights));
+    }
+    return block;
+  }
+
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  Tensor norm(const NormSpec& spec) {
+    return vector(prefix_ + spec.names.hugging_face + ".weight", spec.width);
+  }
+  Tensor norm(const std::optional<NormSpec>& spec) { return spec ? norm(*spec) : Tensor(); }
+  LinearLayer linear(const LinearSpec& spec) {
+    LinearLayer layer{
+        .path = prefix_ + spec.names.hugging_face, .number = linears_++, .weights = {}};
+    layer.weights.w = matrix(layer.path + ".weight", {spec.outputs, spec.inputs});
+    if (spec.has_bias) layer.weights.bias = vector(layer.path + ".bias", spec.outputs);
+    return layer;
+  }
+  AttentionWeights load(const AttentionLayerSpec& spec) {
+    AttentionWeights weights{.spec = spec,
+                             .q = linear(spec.q),
+                             .k = linear(spec.k),
+                             .v = linear(spec.v),
+                             .o = linear(spec.o),
+                             .q_norm = norm(spec.q_norm),
+                             .k_norm = norm(spec.k_norm),
+                             .cache_index = attentions_++};
+    return weights;
+  }
+  FeedForwardWeights load(const FeedForwardLayerSpec& spec) {
+    return {
+        .spec = spec, .gate = linear(spec.gate), .up = linear(spec.up), .down = linear(spec.down)};
+  }
+
+  static std::span<const std::byte> bytes_of_rows(const WeightView& view, const RowRange& rows) {
+    const std::size_t row_bytes = row_bytes_of(view);
+    return view.bytes.subspan(static_cast<std::size_t>(rows.begin) * row_bytes,
+                              static_cast<std::size_t>(rows.count) * row_bytes);
+  }
+  // Empty if the driver refuses the memory.
+  Tensor wrap(const WeightView& view, const RowRange& rows) {
+    return context_.transfers().wrap(bytes_of_rows(view, rows), {rows.count, view.shape[1]},
+                                     view.type, view.mapping);
+  }
+  Tensor copy(const WeightView& view, const RowRange& rows) {
+    const WeightForm form = form_of(context_, view);
+    const Tensor tensor =
+        context_.allocate({rows.count, view.shape[1]}, form.type, MemoryTag::weights);
+    if (form.layout == Layout::packed) return in_packed_panels(tensor, view, rows.begin);
+    if (!needs_reordering(view)) {
+      context_.write(tensor, bytes_of_rows(view, rows));
+      return tensor;
+    }
+    const std::size_t row_bytes = row_bytes_of(view);
+    context_.transfers().stream(
+        tensor, row_bytes, [&](std::span<std::byte> chunk, std::size_t offset_bytes) {
+          const auto row = static_cast<std::int64_t>(offset_bytes / row_bytes);
+          copy_in_half_split_order(chunk, view, rows.begin + row);
+        });
+    return tensor;
+  }
+  // Fills `tensor` with rows of the view, from `first` on, in packed panels and returns it.
+  Tensor in_packed_panels(const Tensor& tensor, const WeightView& view, std::int64_t first) {
+    const std::size_t row_bytes = row_bytes_of(view);
+    const std::size_t packed_bytes = tensor.bytes() / static_cast<std::size_t>(tensor.shape()[0]);
+    const bool reorders = needs_reordering(view);
+    std::vector<std::byte> ordered;
+    context_.transfers().stream(
+        tensor, static_cast<std::size_t>(kPackedRows) * packed_bytes,
+        [&](std::span<std::byte> chunk, std::size_t offset_bytes) {
+          const std::size_t row = static_cast<std::size_t>(first) + offset_bytes / packed_bytes;
+          std::span<const std::byte> rows =
+              view.bytes.subspan(row * row_bytes, chunk.size() / packed_bytes * row_bytes);
+          if (reorders) {
+            ordered.resize(rows.size());
+            copy_in_half_split_order(ordered, view, static_cast<std::int64_t>(row));
+            rows = ordered;
+          }
+          pack_panels(chunk, rows, view.shape[1], view.type, tensor.type());
+        });
+    return tensor.in_layout(Layout::packed);
+  }
+  static std::size_t row_bytes_of(const WeightView& view) {
+    return view.bytes.size() / static_cast<std::size_t>(view.shape[0]);
+  }
+  // Returns the view's bytes; if its rows are not in Hugging Face's order, fills `ordered` with the
+  // reordered rows and returns that.
+  std::span<const std::byte> in_order(const WeightView& view,
+                                      std::vector<std::byte>& ordered) const {
+    if (!needs_reordering(view)) return view.bytes;
+    ordered = in_half_split_order(view);
+    return ordered;
+  }
+  void count(std::size_t on_device, std::size_t stored) {
+    bytes_ += on_device;
+    read_ += stored;
+    report(std::min(1.0, static_cast<double>(read_) / static_cast<double>(wanted_)));
+  }
+  void report(double fraction) const {
+    if (!options_.progress || options_.progress(fraction)) return;
+    fail(ErrorCode::cancelled, "model: loading was cancelled at {:.0f} %", 100 * fraction);
+  }
+
+  Context& context_;
+  const WeightFiles& files_;
+  const LoadOptions& options_;
+  std::string prefix_;  // of the block's names
+  std::uint32_t linears_ = 0;
+  std::size_t attentions_ = 0;
+  std::size_t wanted_;     // bytes of the files
+  std::size_t read_ = 0;   // bytes of the files
+  std::size_t bytes_ = 0;  // bytes of the tensors
+};
+
+// Throws Error(out_of_memory), before the first copy, if the model does not fit.
+void require_free_memory(Context& context, const WeightFiles& files) {
+  std::size_t wanted = 0;
+  for (const WeightView& view : files.all()) {
+    if (stays_in_file(context, view)) continue;
+    wanted +=
+        bytes_of(form_of(context, view).type, static_cast<std::size_t>(view.shape.elements()));
+  }
+  const MemoryStatistics pool = context.pool().statistics();
+  const std::size_t free = pool.limit_bytes - std::min(pool.limit_bytes, pool.in_use_bytes);
+  if (wanted <= free) return;
+  fail(ErrorCode::out_of_memory,
+       "model: the weights need {} MiB, '{}' has {} MiB free of {} MiB; use a smaller model, one "
+       "with lower-bit quantisation, or another device",
+       wanted >> 20U, context.device().name, free >> 20U, pool.limit_bytes >> 20U);
+}
+
+// transformers and llama.cpp ignore these keys too, but they may have been set for a reason.
+void warn_of_unread_keys(const Context& context, const ModelConfig& config) {
+  if (config.unread_keys.empty()) return;
+  context.hooks().log_message(
+      LogLevel::warning,
+      fmt::format("model {}: its configuration has keys that are ignored for a {} model: {}",
+                  config.name, config.family, fmt::join(config.unread_keys, ", ")));
+}
+
+bool is_wanted(std::string_view path, std::string_view target) {
+  return target == "all-linear" || path.ends_with(fmt::format(".{}", target));
+}
+
+// "q_proj" of "self_attn.q_proj"
+std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
+
+// The last name parts of all linear layers, each once, in the order of computation.
+std::vector<std::string> linear_names(const ModelConfig& config) {
+  std::vector<std::string> names;
+  for (const BlockSpec& block : config.blocks) {
+    for (const SubLayerSpec& layer : block) {
+      for (const LinearSpec* linear : linears_of(layer)) {
+        std::string name = last_part(linear->names.hugging_face);
+        if (std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
+      }
+    }
+  }
+  return names;
+}
+
+void require_known(const ModelConfig& config, const std::vector<std::string>& target_modules) {
+  const std::vector<std::string> names = linear_names(config);
+  for (const std::string& target : target_modules) {
+    require(target == "all-linear" || std::ranges::find(names, target) != names.end(),
+            "target modules: '{}' is not a linear layer of this model; choose from {}, or "
+            "all-linear for all of them",
+            target, fmt::join(names, ", "));
+  }
+}
+
+const LinearLayer* find_linear(const SubLayerWeights& layer, std::string_view path) {
+  std::vector<const LinearLayer*> all;
+  if (const auto* attention = std::get_if<AttentionWeights>(&layer.f)) {
+    all = {&attention->q, &attention->k, &attention->v, &attention->o};
+  } else {
+    const auto& feed_forward = std::get<FeedForwardWeights>(layer.f);
+    all = {&feed_forward.gate, &feed_forward.up, &feed_forward.down};
+  }
+  const auto at = std::ranges::find(all, path, [](const LinearLayer* each) { return each->path; });
+  return at == all.end() ? nullptr : *at;
+}
+
+}  // namespace
+
+LanguageModel::LanguageModel(Context& context, const WeightFiles& files, const LoadOptions& options)
+    : context_(&context), config_(files.config()), stored_weights_(files.all()) {
+  require_free_memory(context, files);
+  warn_of_unread_keys(context, config_);
+  Loader loader(context, files, options);
+  const ModelConfig& c = config_;
+  embeddings_ = loader.matrix("model.embed_tokens.weight", {c.vocabulary, c.hidden_size});
+  for (std::size_t layer = 0; layer < c.blocks.size(); ++layer) {
+    blocks_.push_back(loader.block(layer));
+  }
+  final_norm_ = loader.vector("model.norm.weight", c.hidden_size);
+  head_ =
+      c.tied_head ? embeddings_ : loader.matrix("lm_head.weight", {c.vocabulary, c.hidden_size});
+  weight_bytes_ = loader.bytes();
+}
+
+const LinearLayer& LanguageModel::linear(std::string_view path) const {
+  for (const BlockWeights& block : blocks_) {
+    for (const SubLayerWeights& layer : block) {
+      if (const LinearLayer* found = find_linear(layer, path)) return *found;
+    }
+  }
+  fail(ErrorCode::invalid_argument, "model: '{}' is not one of its linear layers", path);
+}
+
+Tensor LanguageModel::rope_table(const RopeSpec& rope, std::int64_t positions) {
+  auto at = std::ranges::find(rope_tables_, rope, &std::pair<RopeSpec, Tensor>::first);
+  if (at == rope_tables_.end()) at = rope_tables_.insert(at, {rope, Tensor()});
+  Tensor& table = at->second;
+  if (table.empty() || table.shape()[0] < positions) {
+    const std::vector<float> values =
+        make_rope_table(positions, rope_frequencies(rope), rope.scaling.attention_factor);
+    table = context_->upload<float>({positions, rope.width / 2, 2}, DType::f32, values,
+                                    MemoryTag::weights);
+  }
+  return table;
+}
+
+void LanguageModel::prepare_rope_tables(std::int64_t positions) {
+  for (const AttentionLayerSpec* attention : attentions_of(config_)) {
+    (void)rope_table(attention->rope, positions);
+  }
+}
+
+std::vector<AdapterSite> adapter_sites(const ModelConfig& config) {
+  return select_sites(config, {"all-linear"}, 0);
+}
+
+std::vector<AdapterSite> select_sites(const ModelConfig& config,
+                                      const std::vector<std::string>& target_modules,
+                                      std::int64_t last_layers) {
+  require_known(config, target_modules);
+  require(last_layers >= 0 && last_layers <= config.layers,
+          "layers: the model has {} blocks, got {}", config.layers, last_layers);
+  std::vector<AdapterSite> sites;
+  const std::int64_t begin = last_layers == 0 ? 0 : config.layers - last_layers;
+  for (std::int64_t block = begin; block < config.layers; ++block) {
+    for (const SubLayerSpec& layer : config.blocks[static_cast<std::size_t>(block)]) {
+      for (const LinearSpec* linear : linears_of(layer)) {
+        AdapterSite site{fmt::format("model.layers.{}.{}", block, linear->names.hugging_face),
+                         linear->inputs, linear->outputs};
+        const auto wants = [&](const auto& target) { return is_wanted(site.path, target); };
+        if (std::ranges::any_of(target_modules, wants)) sites.push_back(std::move(site));
+      }
+    }
+  }
+  return sites;
+}
+
+}  // namespace clora

@@ -1,0 +1,82 @@
+// LanguageModel: the frozen weights of a decoder-only transformer on the device, in the storage
+// types of their files, with the metadata that the recorded forward and backward need.
+//
+// It holds no adapter and no state of a run: several trainers and generators may share one model.
+// Must not outlive its Context.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "clora/lora/adapter.hpp"
+#include "clora/model/configuration/model_config.hpp"
+#include "clora/model/transformer/layer_weights.hpp"
+#include "clora/model/weights/weights.hpp"
+
+namespace clora {
+
+struct LoadOptions {
+  // Called with 0 before the first weight, then after each weight with the fraction of the bytes
+  // that is loaded, up to 1. Returning false ends the load with Error(cancelled), and its memory is
+  // released. Must not use the Context.
+  std::function<bool(double fraction)> progress = {};
+};
+
+class LanguageModel {
+ public:
+  // Makes every weight available on the device: streamed from the mapped files or, if the device
+  // can read the mapping (Transfer::wrap; ContextConfig::wrap_files), left in it. A matrix larger
+  // than the device's largest allocation is split (ops/quant/weight.hpp). The mapping lives
+  // as long as the model. The behaviour is undefined if another program overwrites a file
+  // in place, rather than replacing it.
+  // Errors: out_of_memory, with the total size that the model needs; those of WeightFiles::get;
+  // cancelled (LoadOptions).
+  LanguageModel(Context& context, const WeightFiles& files, const LoadOptions& options = {});
+
+  Context& context() const noexcept { return *context_; }
+  const ModelConfig& config() const noexcept { return config_; }
+  const Weight& embeddings() const noexcept { return embeddings_; }  // [V, D]
+  const Tensor& final_norm() const noexcept { return final_norm_; }  // [D]
+  const Weight& head() const noexcept { return head_; }              // [V, D]
+  const std::vector<BlockWeights>& blocks() const noexcept { return blocks_; }
+
+  // Errors: invalid_argument if the model has no linear layer of that path.
+  const LinearLayer& linear(std::string_view path) const;
+
+  // Cosines and sines of at least `positions` positions, [P, E/2, 2]; cached, and rebuilt for more
+  // positions when needed.
+  Tensor rope_table(const RopeSpec& rope, std::int64_t positions);
+  // Those of every rope of the model.
+  void prepare_rope_tables(std::int64_t positions);
+
+  std::size_t weight_bytes() const noexcept { return weight_bytes_; }
+  // The stored weights in the order of computation. Their files stay mapped as long as the model
+  // lives: for fingerprints of runs, and to name a tensor that is not finite.
+  const std::vector<WeightView>& stored_weights() const noexcept { return stored_weights_; }
+
+ private:
+  Context* context_;
+  ModelConfig config_;
+  Weight embeddings_, head_;
+  Tensor final_norm_;
+  std::vector<std::pair<RopeSpec, Tensor>> rope_tables_;
+  std::vector<BlockWeights> blocks_;
+  std::vector<WeightView> stored_weights_;
+  std::size_t weight_bytes_ = 0;
+};
+
+// Returns the linear layers that an adapter can attach to, in the order of computation: all of the
+// blocks' (BlockSpec).
+std::vector<AdapterSite> adapter_sites(const ModelConfig& config);
+
+// Returns those of the last `last_layers` blocks (0: all) whose last name part is in target_modules
+// ("all-linear": every one). Errors: invalid_argument, with the valid names, for a name that is not
+// a linear layer.
+std::vector<AdapterSite> select_sites(const ModelConfig& config,
+                                      const std::vector<std::string>& target_modules,
+                                      std::int64_t last_layers);
+
+}  // namespace clora

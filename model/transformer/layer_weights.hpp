@@ -1,0 +1,39 @@
+// The weights of a model's sub-layers on the device, each with the spec that it was loaded by.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "clora/model/configuration/block_spec.hpp"
+#include "clora/ops/lora_linear/lora_linear.hpp"
+
+namespace clora {
+
+struct LinearLayer {
+  std::string path;          // as adapters name it: "model.layers.3.self_attn.q_proj"
+  std::uint32_t number = 0;  // among all linear layers of the model, in the order of computation
+  LinearWeights weights;
+};
+
+struct AttentionWeights {
+  AttentionLayerSpec spec;
+  LinearLayer q, k, v, o;
+  Tensor q_norm, k_norm;        // [E], or empty
+  std::size_t cache_index = 0;  // of its keys and values, among the attention layers of the model
+};
+
+struct FeedForwardWeights {
+  FeedForwardLayerSpec spec;
+  LinearLayer gate, up, down;
+};
+
+struct SubLayerWeights {
+  Tensor norm;  // [D]
+  std::variant<AttentionWeights, FeedForwardWeights> f;
+};
+
+using BlockWeights = std::vector<SubLayerWeights>;
+
+}  // namespace clora

@@ -1,0 +1,86 @@
+#include "model/transformer/recorded_model.hpp"
+
+#include <algorithm>
+
+#include "clora/ops/rowwise/embedding.hpp"
+#include "clora/ops/rowwise/rms_norm.hpp"
+#include "ops/activations.hpp"
+
+namespace clora {
+
+RecordedModel::RecordedModel(Recording& recording, const ModelInputs& inputs)
+    : recording_(recording) {
+  const LanguageModel& model = recording.model();
+  Batch& batch = recording.batch();
+  const Tensor x = rows_of_stream(recording.rows(), "embeddings");
+  record_embedding(batch, x, inputs.ids, model.embeddings());
+  const bool fused = inputs.fused_blocks && inputs.fused_blocks(x);
+  selected_rows_ = fused ? x : record_blocks(x);
+  if (!inputs.selected.empty()) {
+    const Tensor all = selected_rows_;
+    selected_rows_ = rows_of_stream(inputs.selected.elements(), "selected rows");
+    record_embedding(batch, selected_rows_, inputs.selected, all);  // gathers rows
+  }
+  output_ = batch.temporary(selected_rows_.shape(), inputs.output_type, "final norm");
+  record_rms_norm(batch, output_, selected_rows_, model.final_norm(), recording.epsilon());
+}
+
+Tensor RecordedModel::rows_of_stream(std::int64_t rows, std::string_view name) {
+  return recording_.temporary({rows, recording_.model().config().hidden_size}, name);
+}
+
+Tensor RecordedModel::record_blocks(Tensor x) {
+  for (const BlockWeights& block : recording_.model().blocks()) {
+    for (const SubLayerWeights& weights : block) {
+      ResidualLayer& layer = layers_.emplace_back(&weights, make_sub_layer(recording_, weights), x);
+      const Tensor h = recording_.rms_norm(x, weights.norm, "normed");
+      const Tensor y = recording_.like(x, "residual stream");
+      layer.f->record_forward(y, h, x);
+      if (!recording_.trains()) layer = {};
+      x = y;
+    }
+  }
+  return x;
+}
+
+RecordedModel::StreamGradient RecordedModel::record_output_backward(const Tensor& doutput,
+                                                                    const Tensor& place) {
+  Batch& batch = recording_.batch();
+  record_rms_norm_backward(batch, doutput, doutput, selected_rows_, recording_.model().final_norm(),
+                           {}, recording_.epsilon());
+  StreamGradient dx{rows_of_stream(recording_.rows(), "dx"), {}};
+  record_embedding(batch, dx.d, place, doutput);  // zeros for rows that are not selected
+  if (recording_.type() != DType::f32) {
+    dx.bf16 = recording_.activation(dx.d.shape(), "dx bf16");
+    record_cast_to_bf16(batch, dx.bf16, dx.d);
+  }
+  return dx;
+}
+
+void RecordedModel::record_layer_backward(const ResidualLayer& layer, const StreamGradient& dy,
+                                          bool wants_dx) {
+  Batch& batch = recording_.batch();
+  const Tensor dh = wants_dx ? recording_.like(layer.x, "d normed") : Tensor();
+  const auto pending = layer.f->record_backward(dh, dy.for_products());
+  const Tensor h = recording_.activation(layer.x.shape(), "normed recomputed");
+  if (wants_dx) {
+    record_rms_norm_backward(batch, dy.d, dh, layer.x, layer.weights->norm, dy.d,
+                             recording_.epsilon(), {.dx_bf16 = dy.bf16, .y = h});
+  } else {
+    record_rms_norm(batch, h, layer.x, layer.weights->norm, recording_.epsilon());
+  }
+  record_lora_linears_da(batch, h, pending, recording_.deferred());
+}
+
+void RecordedModel::record_backward(const Tensor& doutput, const Tensor& place) {
+  const StreamGradient dx = record_output_backward(doutput, place);
+  const auto has_adapter = [](const ResidualLayer& layer) { return layer.f->has_adapter(); };
+  const auto lowest = std::ranges::find_if(layers_, has_adapter);
+  for (auto layer = layers_.end(); layer != lowest;) {
+    --layer;
+    record_layer_backward(*layer, dx, layer != lowest);
+  }
+  recording_.deferred().flush(recording_.batch());
+}
+
+}  // namespace clora

@@ -1,0 +1,65 @@
+// RecordedModel: one pass through a model in a batch. Training, evaluation, prompts and decoding
+// record the same pass:
+//
+//   x = embeddings of the ids;  x += f(rms_norm(x)) for each sub-layer of each block
+//   output = rms_norm(the selected rows of x)
+//
+// The head and what follows it are the caller's. The backward recomputes the norms' outputs in the
+// passes that compute their gradients.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "model/transformer/sub_layer.hpp"
+
+namespace clora {
+
+struct ModelInputs {
+  Tensor ids;            // [T] i32
+  Tensor selected = {};  // [C] i32, the rows of the output; empty: all
+  // May record all blocks at once, as x becomes their output, and return true.
+  std::function<bool(const Tensor& x)> fused_blocks = {};
+  DType output_type = DType::f32;
+};
+
+class RecordedModel {
+ public:
+  // Records the forward. The recording must outlive the object.
+  RecordedModel(Recording& recording, const ModelInputs& inputs);
+
+  const Tensor& output() const noexcept { return output_; }  // [C, D]
+
+  // doutput: the gradient of the output, overwritten. place [T] i32: the row's index among the
+  // selected ones, or -1. Gradients of all adapters accumulate. REQUIRES: the pass trains, and
+  // `selected` is given.
+  void record_backward(const Tensor& doutput, const Tensor& place);
+
+ private:
+  // x = x + f(rms_norm(x)), with what its backward needs.
+  struct ResidualLayer {
+    const SubLayerWeights* weights;
+    std::unique_ptr<SubLayer> f;
+    Tensor x;  // [T, D], the input
+  };
+  // The gradient of the residual stream.
+  struct StreamGradient {
+    Tensor d;     // [T, D] f32
+    Tensor bf16;  // the same in bf16, as operand of products; empty if activations are f32
+    const Tensor& for_products() const { return bf16.empty() ? d : bf16; }
+  };
+
+  Tensor record_blocks(Tensor x);
+  StreamGradient record_output_backward(const Tensor& doutput, const Tensor& place);
+  // dy becomes the gradient of the layer's input if wants_dx.
+  void record_layer_backward(const ResidualLayer& layer, const StreamGradient& dy, bool wants_dx);
+  Tensor rows_of_stream(std::int64_t rows, std::string_view name);
+
+  Recording& recording_;
+  std::vector<ResidualLayer> layers_;
+  Tensor selected_rows_;  // [C, D], before the final norm
+  Tensor output_;
+};
+
+}  // namespace clora

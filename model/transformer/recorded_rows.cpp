@@ -1,0 +1,58 @@
+#include "clora/model/transformer/recorded_rows.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "runtime/fail.hpp"
+#include "runtime/integer_sizes.hpp"
+
+namespace clora {
+
+RecordedRows::RecordedRows(Context& context, std::int64_t rows, std::int64_t labelled)
+    : rows_(rows), labelled_(labelled) {
+  require(labelled >= 1 && labelled <= rows,
+          "recorded rows: 1 to {} of {} rows can be labelled, got {}", rows, rows, labelled);
+  const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
+  stride_ = round_up(std::max(rows, kSettingsCount), step);
+  buffer_ = context.allocate({kParts * stride_}, DType::i32, MemoryTag::activations);
+}
+
+Tensor RecordedRows::part(Part part, std::int64_t elements, DType type) const {
+  return buffer_.slice(static_cast<std::size_t>(part * stride_) * 4, {elements}, type);
+}
+
+Fence RecordedRows::upload(Context& context, const PackedRows& packed, const Scalars& scalars,
+                           std::vector<std::int32_t>& staging) const {
+  staging.resize(staging_words());
+  return upload(context, packed, scalars, std::span(staging));
+}
+
+Fence RecordedRows::upload(Context& context, const PackedRows& packed, const Scalars& scalars,
+                           std::span<std::int32_t> staging) const {
+  require(packed.rows() == static_cast<std::size_t>(rows_),
+          "recorded rows: {} rows are required, got {}", rows_, packed.rows());
+  std::ranges::fill(staging, 0);
+  const auto at = [&](Part part) { return staging.begin() + part * stride_; };
+  std::ranges::copy(packed.ids, at(kIds));
+  std::ranges::copy(packed.positions, at(kPositions));
+  std::ranges::copy(packed.first, at(kFirst));
+  std::ranges::copy(packed.last, at(kLast));
+  std::fill_n(at(kLabelled), 3 * stride_, -1);  // also targets and place, which follow
+  std::int32_t count = 0;
+  for (std::int32_t row = 0; row < static_cast<std::int32_t>(rows_); ++row) {
+    const std::int32_t target = packed.targets[static_cast<std::size_t>(row)];
+    if (target < 0) continue;
+    require(count < labelled_, "recorded rows: at most {} rows may be labelled", labelled_);
+    *(at(kLabelled) + count) = row;
+    *(at(kTargets) + count) = target;
+    *(at(kPlace) + row) = count++;
+  }
+  *at(kWeight) = std::bit_cast<std::int32_t>(scalars.weight);
+  *at(kSeedAndStep) = std::bit_cast<std::int32_t>(scalars.seed);
+  *(at(kSeedAndStep) + 1) = std::bit_cast<std::int32_t>(scalars.step);
+  std::memcpy(&*at(kSettings), &scalars.settings, sizeof(AdamwSettings));
+  return context.write_async(buffer_, std::as_bytes(staging));
+}
+
+}  // namespace clora

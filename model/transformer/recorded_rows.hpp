@@ -1,0 +1,80 @@
+// RecordedRows: the per-row inputs of a recorded step on the device, filled by one upload.
+//
+// Of T rows, at most C are labelled (enter the loss); only these go through the head and the loss.
+// One buffer holds the following parts, each at an offset where a kernel argument may begin:
+//   ids, positions, first, last [T] i32    as packed
+//   labelled [C] i32                       the labelled rows, in order; -1 after the last
+//   targets [C] i32                        the target of each of them; -1 after the last
+//   place [T] i32                          the row's index among the labelled ones, or -1
+//   weight [1] f32                         weight of the loss
+//   seed_and_step [2] u32                  for dropout
+//   settings [8] f32                       AdamwSettings of the update that follows
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "clora/model/data/packing.hpp"
+#include "clora/ops/adamw.hpp"
+#include "clora/runtime/context.hpp"
+
+namespace clora {
+
+class RecordedRows {
+ public:
+  // REQUIRES: 1 <= labelled <= rows.
+  RecordedRows(Context& context, std::int64_t rows, std::int64_t labelled);
+
+  std::int64_t rows() const noexcept { return rows_; }
+  std::int64_t labelled_rows() const noexcept { return labelled_; }
+  Tensor ids() const { return part(kIds, rows_, DType::i32); }
+  Tensor positions() const { return part(kPositions, rows_, DType::i32); }
+  Tensor first() const { return part(kFirst, rows_, DType::i32); }
+  Tensor last() const { return part(kLast, rows_, DType::i32); }
+  Tensor labelled() const { return part(kLabelled, labelled_, DType::i32); }
+  Tensor targets() const { return part(kTargets, labelled_, DType::i32); }
+  Tensor place() const { return part(kPlace, rows_, DType::i32); }
+  Tensor weight() const { return part(kWeight, 1, DType::f32); }
+  Tensor seed_and_step() const { return part(kSeedAndStep, 2, DType::u32); }
+  Tensor settings() const { return part(kSettings, kSettingsCount, DType::f32); }
+
+  // Enqueues the upload. It fills `staging` with the data to send, which must stay unchanged until
+  // the fence has passed. REQUIRES: packed has rows() rows, of which at most labelled_rows() have a
+  // target; a span of staging has staging_words() elements.
+  struct Scalars {
+    float weight = 1;
+    std::uint32_t seed = 0;
+    std::uint32_t step = 0;
+    AdamwSettings settings = {};
+  };
+  Fence upload(Context& context, const PackedRows& packed, const Scalars& scalars,
+               std::span<std::int32_t> staging) const;
+  Fence upload(Context& context, const PackedRows& packed, const Scalars& scalars,
+               std::vector<std::int32_t>& staging) const;
+  std::size_t staging_words() const { return static_cast<std::size_t>(kParts * stride_); }
+
+ private:
+  static constexpr std::int64_t kSettingsCount = sizeof(AdamwSettings) / sizeof(float);
+  enum Part : std::int64_t {
+    kIds,
+    kPositions,
+    kFirst,
+    kLast,
+    kLabelled,
+    kTargets,
+    kPlace,
+    kWeight,
+    kSeedAndStep,
+    kSettings,
+    kParts
+  };
+  Tensor part(Part part, std::int64_t elements, DType type) const;
+
+  std::int64_t rows_;
+  std::int64_t labelled_;
+  std::int64_t stride_;  // elements from one part to the next
+  Tensor buffer_;
+};
+
+}  // namespace clora

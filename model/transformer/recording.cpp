@@ -1,0 +1,89 @@
+#include "model/transformer/recording.hpp"
+
+#include <algorithm>
+
+#include "clora/ops/attention/attention.hpp"
+#include "clora/ops/attention/attention_window.hpp"
+#include "clora/ops/rowwise/rms_norm.hpp"
+#include "ops/activations.hpp"
+
+namespace clora {
+
+Recording::Recording(LanguageModel& model, Batch& batch, const RecordingOptions& options)
+    : model_(model), batch_(batch), options_(options), rows_(options.rows.positions.elements()) {
+  if (!options.casts_adapter || options.adapter == nullptr) return;
+  if (!reads_bf16_adapter(batch.context())) return;
+  const Tensor& parameters = options.adapter->parameters();
+  bf16_adapter_ = batch.temporary(parameters.shape(), DType::bf16, "bf16 adapter");
+  record_cast_to_bf16(batch, bf16_adapter_, parameters);
+}
+
+const CacheTensors* Recording::cache(std::size_t index) const {
+  return options_.caches.empty() ? nullptr : &options_.caches[index];
+}
+
+Tensor Recording::temporary(Shape shape, std::string_view name) {
+  return batch_.temporary(shape, DType::f32, name);
+}
+
+Tensor Recording::activation(Shape shape, std::string_view name) {
+  return batch_.temporary(shape, options_.type, name);
+}
+
+Tensor Recording::like(const Tensor& tensor, std::string_view name) {
+  return batch_.temporary(tensor.shape(), tensor.type(), name);
+}
+
+Tensor Recording::rms_norm(const Tensor& x, const Tensor& w, std::string_view name) {
+  const Tensor y = activation(x.shape(), name);
+  record_rms_norm(batch_, y, x, w, epsilon());
+  return y;
+}
+
+Tensor Recording::first_of(std::int64_t window) {
+  if (window == 0) return options_.rows.first;
+  const auto known = std::ranges::find(windows_, window, &Window::window);
+  if (known != windows_.end()) return known->first;
+  const Tensor first = batch_.temporary({rows_}, DType::i32, "first row of the window");
+  record_attention_window(batch_, first, options_.rows.first, options_.rows.last, window);
+  windows_.push_back({window, first});
+  return first;
+}
+
+Tensor Recording::order_of(std::int64_t window, const Tensor& first,
+                           const AttentionLayerSpec& spec) {
+  const auto known = std::ranges::find_if(orders_, [&](const Order& each) {
+    return each.window == window && each.heads == spec.heads && each.head_dim == spec.head_dim;
+  });
+  if (known != orders_.end()) return known->order;
+  const Tensor order =
+      record_attention_order(batch_, first, options_.rows.last, spec.heads, spec.head_dim);
+  orders_.push_back({window, spec.heads, spec.head_dim, order});
+  return order;
+}
+
+Recording::KeyRanges Recording::key_ranges(const AttentionLayerSpec& spec) {
+  const std::int64_t window = spec.window.value_or(0);
+  const Tensor first = first_of(window);
+  double keys = options_.rows.keys_per_row;
+  if (window > 0) keys = std::min(keys, static_cast<double>(window));
+  return {first, options_.rows.last, order_of(window, first, spec), keys};
+}
+
+Tensor Recording::rope_table(const RopeSpec& rope) {
+  return model_.rope_table(rope, options_.positions);
+}
+
+AdaptedLinear Recording::adapted(const LinearLayer& layer) {
+  AdaptedLinear linear{.layer = &layer};
+  if (options_.adapter == nullptr) return linear;
+  linear.lora = options_.adapter->weights(layer.path, bf16_adapter_);
+  if (!options_.trains) return linear;
+  linear.gradients = options_.adapter->gradients(layer.path);
+  linear.lora.dropout = {.probability = static_cast<float>(options_.adapter->config().dropout),
+                         .seed_and_step = options_.seed_and_step,
+                         .site = layer.number};
+  return linear;
+}
+
+}  // namespace clora

@@ -1,0 +1,108 @@
+// Recording: what the sub-layers of one recorded pass of a model share: the batch, the rows, the
+// adapter, and tensors that follow from these, recorded when a sub-layer first asks for them.
+//
+// A pass is a training step, an evaluation, a chunk of a prompt, or a decoding step. It must not
+// outlive the model, the adapter or the batch.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "clora/model/transformer/language_model.hpp"
+#include "clora/runtime/commands/batch.hpp"
+
+namespace clora {
+
+// Per-row inputs of a pass, on the device, each [T] i32 (model/data/packing.hpp).
+struct RowInputs {
+  Tensor positions, first, last;
+  double keys_per_row = 0;  // as in AttentionInputs, without sliding windows
+};
+
+// Keys and values of all earlier positions, each [S, G, E].
+struct CacheTensors {
+  Tensor keys, values;
+};
+
+struct RecordingOptions {
+  RowInputs rows;
+  std::int64_t positions = 0;  // P: every position is below it
+  DType type = DType::f32;     // of activations that products read
+  const Adapter* adapter = nullptr;
+  // Of each attention layer, appended to and read from; empty: rows attend to each other only.
+  std::span<const CacheTensors> caches = {};
+  // A pass with a backward: activations are kept, and adapters have dropout and gradients.
+  bool trains = false;
+  Tensor seed_and_step = {};  // of dropout; required if the pass trains
+  // Whether the adapter is cast to bf16 once, rather than in each product, if products read bf16.
+  bool casts_adapter = false;
+};
+
+// A linear layer of a pass, with its adapter if it has one.
+struct AdaptedLinear {
+  const LinearLayer* layer = nullptr;
+  LoraWeights lora = {};
+  LoraGradients gradients = {};
+  Tensor s = {};  // [T, R]: the first factor of its low-rank term, from the forward
+
+  std::int64_t outputs() const { return layer->weights.w.shape()[0]; }
+};
+
+class Recording {
+ public:
+  Recording(LanguageModel& model, Batch& batch, const RecordingOptions& options);
+
+  const LanguageModel& model() const noexcept { return model_; }
+  Batch& batch() noexcept { return batch_; }
+  std::int64_t rows() const noexcept { return rows_; }  // T
+  const RowInputs& row_inputs() const noexcept { return options_.rows; }
+  bool trains() const noexcept { return options_.trains; }
+  DType type() const noexcept { return options_.type; }
+  float epsilon() const { return static_cast<float>(model_.config().rms_norm_epsilon); }
+  // nullptr without a cache.
+  const CacheTensors* cache(std::size_t index) const;
+  // Adapter gradients that await a flush at the end of the backward.
+  DeferredGradients& deferred() noexcept { return deferred_; }
+
+  // f32
+  Tensor temporary(Shape shape, std::string_view name);
+  // A temporary that products read, or write for other ops.
+  Tensor activation(Shape shape, std::string_view name);
+  Tensor like(const Tensor& tensor, std::string_view name);
+  Tensor rms_norm(const Tensor& x, const Tensor& w, std::string_view name);
+
+  // Which rows a row attends to under a window, and the order of attention's tiles.
+  struct KeyRanges {
+    Tensor first, last, order;
+    double keys_per_row = 0;
+  };
+  KeyRanges key_ranges(const AttentionLayerSpec& spec);
+  Tensor rope_table(const RopeSpec& rope);
+
+  AdaptedLinear adapted(const LinearLayer& layer);
+
+ private:
+  struct Window {
+    std::int64_t window;
+    Tensor first;
+  };
+  struct Order {
+    std::int64_t window, heads, head_dim;
+    Tensor order;
+  };
+  Tensor first_of(std::int64_t window);
+  Tensor order_of(std::int64_t window, const Tensor& first, const AttentionLayerSpec& spec);
+
+  LanguageModel& model_;
+  Batch& batch_;
+  RecordingOptions options_;
+  std::int64_t rows_;
+  Tensor bf16_adapter_;
+  std::vector<Window> windows_;
+  std::vector<Order> orders_;
+  DeferredGradients deferred_;
+};
+
+}  // namespace clora

@@ -1,0 +1,30 @@
+// SubLayer: the function f of one sub-layer of a block in a recorded pass (BlockSpec).
+//
+// The forward keeps what the backward needs in the object. The residual stream and its gradient are
+// f32; what products read has the Recording's type.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "model/transformer/recording.hpp"
+
+namespace clora {
+
+class SubLayer {
+ public:
+  virtual ~SubLayer() = default;
+
+  // Whether a linear layer of it has an adapter.
+  virtual bool has_adapter() const = 0;
+  // y [T, D] = residual + f(h [T, D]); y is neither h nor residual.
+  virtual void record_forward(const Tensor& y, const Tensor& h, const Tensor& residual) = 0;
+  // dh = the gradient through f of dy; not computed if dh is empty. Adapter gradients accumulate;
+  // those that await h are returned. REQUIRES: the pass trains; record_forward().
+  virtual std::vector<PendingGradient> record_backward(const Tensor& dh, const Tensor& dy) = 0;
+};
+
+// Both must outlive the result.
+std::unique_ptr<SubLayer> make_sub_layer(Recording& recording, const SubLayerWeights& weights);
+
+}  // namespace clora

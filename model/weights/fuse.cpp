@@ -1,0 +1,81 @@
+#include "clora/model/weights/fuse.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "clora/lora/merge.hpp"
+#include "clora/lora/safetensors.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "clora/runtime/files/json.hpp"
+#include "model/files/dequantise.hpp"
+#include "model/weights/rotary_order.hpp"
+#include "runtime/fail.hpp"
+#include "runtime/files/disk_space.hpp"
+#include "runtime/make_folder.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::string_view kWeight = ".weight";
+
+void require_finite(std::span<const float> values, std::string_view name) {
+  const auto bad = std::ranges::find_if_not(values, [](float x) { return std::isfinite(x); });
+  if (bad == values.end()) return;
+  fail(ErrorCode::invalid_data, "fuse: tensor '{}' would contain {} at element {}", name, *bad,
+       bad - values.begin());
+}
+
+std::vector<float> fused_values(const WeightView& view, const Adapter& adapter) {
+  const auto elements = static_cast<std::size_t>(view.shape.elements());
+  std::vector<float> values = needs_reordering(view)
+                                  ? to_float(view.type, in_half_split_order(view), elements)
+                                  : to_float(view.type, view.bytes, elements);
+  std::string_view path = view.name;
+  if (path.ends_with(kWeight)) path.remove_suffix(kWeight.size());
+  if (adapter.find(path) != nullptr) merge_into(values, read_lora(adapter, path));
+  require_finite(values, view.name);
+  return values;
+}
+
+void stop_if_cancelled(const std::function<bool()>& go_on) {
+  if (go_on && !go_on()) fail(ErrorCode::cancelled, "fuse: stopped");
+}
+
+}  // namespace
+
+void require_finite_fusion(const WeightFiles& base, const Adapter& adapter,
+                           const std::function<bool()>& go_on) {
+  for (const WeightView& view : base.all()) {
+    stop_if_cancelled(go_on);
+    fused_values(view, adapter);
+  }
+}
+
+void write_fused_model(const WeightFiles& base, const Adapter& adapter,
+                       const std::filesystem::path& folder, const std::function<bool()>& go_on) {
+  const std::vector<WeightView> views = base.all();
+  std::vector<StoredTensor> descriptions;
+  std::uintmax_t bytes = 0;
+  for (const WeightView& view : views) {
+    descriptions.push_back({view.name, DType::f32, view.shape, {}});
+    bytes += static_cast<std::uintmax_t>(view.shape.elements()) * sizeof(float);
+  }
+  require_free_space(folder, bytes, "fuse");
+  make_folder(folder, "fuse");
+  write_safetensors(folder / "model.safetensors", descriptions, {{"format", "pt"}},
+                    [&](std::size_t i) {
+                      stop_if_cancelled(go_on);
+                      const std::vector<float> values = fused_values(views[i], adapter);
+                      const auto raw = std::as_bytes(std::span(values));
+                      return std::vector<std::byte>(raw.begin(), raw.end());
+                    });
+  nlohmann::ordered_json json = to_hugging_face_json(base.config());
+  json["torch_dtype"] = "float32";
+  const std::string config = json_text(json, 2) + "\n";
+  write_file_atomically(folder / "config.json", std::as_bytes(std::span(config)));
+}
+
+}  // namespace clora

@@ -1,0 +1,212 @@
+#include "model/weights/weight_sources.hpp"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "clora/runtime/files/json.hpp"
+#include "lora/hub_hint.hpp"
+#include "model/files/generation_config.hpp"
+#include "runtime/fail.hpp"
+
+namespace clora {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr std::string_view kConfigName = "config.json";
+constexpr std::string_view kSingleName = "model.safetensors";
+constexpr std::string_view kIndexName = "model.safetensors.index.json";
+
+// False also if the path is not accessible.
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+json read_json(const fs::path& path) {
+  return parse_json(MappedFile::open(path).text(), path.string());
+}
+
+void add_generation_ids(const fs::path& folder, ModelConfig& config) {
+  for (const std::int32_t id : generation_end_ids(folder, config.vocabulary))
+    if (std::ranges::find(config.eos_ids, id) == config.eos_ids.end()) config.eos_ids.push_back(id);
+}
+
+// Returns the shards that the index lists, sorted, each once.
+std::set<std::string> shard_names(const fs::path& index_path, const json& index) {
+  const std::string path = index_path.string();
+  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
+    fail(ErrorCode::invalid_file, "{}: the key weight_map is missing", path);
+  std::set<std::string> names;
+  for (const auto& [tensor, shard] : index["weight_map"].items()) {
+    if (!shard.is_string() || shard.get<std::string>().find('/') != std::string::npos)
+      fail(ErrorCode::invalid_file, "{}: {} must be in a file of the same folder, got {}", path,
+           tensor, json_excerpt(shard));
+    names.insert(shard.get<std::string>());
+  }
+  if (names.empty()) fail(ErrorCode::invalid_file, "{}: lists no tensors", path);
+  return names;
+}
+
+void check_index(const fs::path& index_path, const json& index,
+                 const std::vector<SafetensorsFile>& shards) {
+  std::set<std::pair<std::string, std::string>> stored;
+  for (const SafetensorsFile& shard : shards)
+    for (const std::string& name : shard.names())
+      stored.emplace(name, shard.path().filename().string());
+  for (const auto& [tensor, shard] : index["weight_map"].items())
+    if (!stored.contains({tensor, shard.get<std::string>()}))
+      fail(ErrorCode::invalid_file, "{}: tensor {} is not in {}", index_path.string(), tensor,
+           shard.get<std::string>());
+}
+
+std::vector<SafetensorsFile> open_shards(const fs::path& folder) {
+  const fs::path index_path = folder / kIndexName;
+  const json index = read_json(index_path);
+  std::vector<SafetensorsFile> shards;
+  for (const std::string& name : shard_names(index_path, index)) {
+    if (!is_there(folder / name))
+      fail(ErrorCode::not_found, "{}: the shard {} is missing; {} refers to it", folder.string(),
+           name, kIndexName);
+    shards.push_back(SafetensorsFile::open(folder / name));
+  }
+  check_index(index_path, index, shards);
+  return shards;
+}
+
+WeightSources open_hugging_face(const fs::path& folder) {
+  WeightSources sources;
+  sources.folder = folder;
+  sources.config_file = folder / kConfigName;
+  if (!is_there(sources.config_file))
+    fail(ErrorCode::not_found, "{}: has weights but no config.json", folder.string());
+  sources.config = from_hugging_face(read_json(sources.config_file), sources.config_file.string());
+  sources.config.name = fs::canonical(folder).filename().string();
+  add_generation_ids(folder, sources.config);
+  if (is_there(folder / kSingleName))
+    sources.safetensors.push_back(SafetensorsFile::open(folder / kSingleName));
+  else
+    sources.safetensors = open_shards(folder);
+  return sources;
+}
+
+WeightSources open_gguf(const fs::path& path) {
+  WeightSources sources;
+  sources.gguf = GgufFile::open(path);
+  if (sources.gguf->integer("split.count").value_or(1) > 1)
+    fail(ErrorCode::unsupported, "{}: a GGUF split into several files is not supported; merge it",
+         path.string());
+  sources.folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  sources.config_file = path;
+  sources.config = from_gguf(*sources.gguf);
+  if (sources.config.name.empty()) sources.config.name = path.stem().string();
+  return sources;
+}
+
+std::vector<fs::path> gguf_files_in(const fs::path& folder) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  fs::directory_iterator at(folder, error);
+  if (error) fail(ErrorCode::io, "{}: cannot be read: {}", folder.string(), error.message());
+  for (const fs::directory_entry& entry : at)
+    if (entry.path().extension() == ".gguf") found.push_back(entry.path());
+  std::ranges::sort(found);
+  return found;
+}
+
+WeightSources open_folder(const fs::path& folder) {
+  if (is_there(folder / kSingleName) || is_there(folder / kIndexName))
+    return open_hugging_face(folder);
+  const auto found = gguf_files_in(folder);
+  if (found.size() == 1) return open_gguf(found.front());
+  if (found.size() > 1)
+    fail(ErrorCode::not_found, "{}: contains {} and {} other .gguf files; pass one of them",
+         folder.string(), found.front().filename().string(), found.size() - 1);
+  fail(ErrorCode::not_found,
+       "{}: not a model folder; one contains config.json with model.safetensors (or {}), or one "
+       ".gguf file",
+       folder.string(), kIndexName);
+}
+
+void add(StoredWeights& weights, StoredWeight weight) {
+  const std::string name = weight.view.name;
+  const std::string file = weight.view.file.string();
+  if (!weights.emplace(name, std::move(weight)).second)
+    fail(ErrorCode::invalid_file, "{}: tensor {} is duplicated", file, name);
+}
+
+StoredWeight stored_weight(const GgufTensor& tensor, std::string name, const GgufFile& file) {
+  StoredWeight weight;
+  weight.view = {.name = std::move(name),
+                 .stored_name = std::string(tensor.name),
+                 .type = tensor.type.value_or(DType::f32),
+                 .shape = tensor.shape,
+                 .bytes = tensor.bytes,
+                 .file = file.path(),
+                 .mapping = file.mapping()};
+  if (!tensor.type || *tensor.type == DType::i32)
+    weight.unreadable =
+        fmt::format("has the type {} ({})", ggml_type_name(tensor.type_number), tensor.type_number);
+  return weight;
+}
+
+StoredWeight stored_weight(const SafetensorsFile::Entry& entry, const SafetensorsFile& file) {
+  StoredWeight weight;
+  weight.view = {.name = entry.name,
+                 .stored_name = entry.name,
+                 .type = entry.type.value_or(DType::f32),
+                 .shape = {},
+                 .bytes = entry.bytes,
+                 .file = file.path(),
+                 .mapping = file.mapping()};
+  const bool is_float =
+      entry.type == DType::f32 || entry.type == DType::f16 || entry.type == DType::bf16;
+  if (!is_float)
+    weight.unreadable = fmt::format("has the type {}", entry.type_name);
+  else if (entry.dimensions.size() > Shape::kMaxRank)
+    weight.unreadable = fmt::format("has {} dimensions", entry.dimensions.size());
+  else
+    weight.view.shape = Shape(std::span(entry.dimensions));
+  return weight;
+}
+
+}  // namespace
+
+WeightSources open_weight_sources(const fs::path& path) {
+  if (!is_there(path))
+    fail(ErrorCode::not_found, "{}: no such file or folder{}", path.string(), hub_hint(path));
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) return open_folder(path);
+  if (path.extension() == ".safetensors")
+    fail(ErrorCode::invalid_file, "{}: pass the folder that contains config.json and this file",
+         path.string());
+  return open_gguf(path);
+}
+
+StoredWeights list_weights(const WeightSources& sources, const std::vector<WeightNeed>& needs) {
+  StoredWeights weights;
+  if (sources.gguf) {
+    std::map<std::string_view, std::string_view> names;
+    for (const WeightNeed& need : needs) names.emplace(need.gguf_name, need.name);
+    // A tied head that a file stores as well, to be compared.
+    names.emplace("output.weight", "lm_head.weight");
+    for (const GgufTensor& tensor : sources.gguf->tensors()) {
+      if (tensor.name == "rope_freqs.weight") continue;  // part of the configuration
+      const auto known = names.find(tensor.name);
+      const std::string_view name = known == names.end() ? tensor.name : known->second;
+      add(weights, stored_weight(tensor, std::string(name), *sources.gguf));
+    }
+  }
+  for (const SafetensorsFile& file : sources.safetensors) {
+    for (const SafetensorsFile::Entry& entry : file.entries())
+      if (!entry.name.ends_with(".rotary_emb.inv_freq"))  // old files; derived from config.json
+        add(weights, stored_weight(entry, file));
+  }
+  return weights;
+}
+
+}  // namespace clora

@@ -1,0 +1,41 @@
+// The files behind a WeightFiles: finds them, and lists their tensors under canonical names.
+// Private to model/.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "clora/lora/safetensors.hpp"
+#include "clora/model/files/gguf.hpp"
+#include "clora/model/weights/weights.hpp"
+
+namespace clora {
+
+// A tensor as stored; `unreadable` is the reason if its type or rank is not supported, else empty.
+struct StoredWeight {
+  WeightView view;
+  std::string unreadable;
+};
+using StoredWeights = std::map<std::string, StoredWeight, std::less<>>;  // by name
+
+// The mapped files of one model and its configuration.
+struct WeightSources {
+  ModelConfig config;
+  std::filesystem::path folder;
+  std::filesystem::path config_file;
+  std::optional<GgufFile> gguf;
+  std::vector<SafetensorsFile> safetensors;
+};
+
+// Errors: those of WeightFiles::open that precede the checks of tensors.
+WeightSources open_weight_sources(const std::filesystem::path& path);
+
+// Returns all tensors of the files except those that are not weights (rotary tables); those of a
+// GGUF file under the names that `needs` gives them, or else their own. Errors: invalid_file if two
+// tensors have the same name.
+StoredWeights list_weights(const WeightSources& sources, const std::vector<WeightNeed>& needs);
+
+}  // namespace clora

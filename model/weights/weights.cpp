@@ -1,0 +1,180 @@
+#include "clora/model/weights/weights.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "model/weights/weight_sources.hpp"
+#include "runtime/fail.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::string_view kEmbeddings = "model.embed_tokens.weight";
+constexpr std::string_view kHead = "lm_head.weight";
+
+// Adds the needs of block `layer`.
+class BlockNeeds {
+ public:
+  BlockNeeds(std::vector<WeightNeed>& needs, std::size_t layer) : needs_(needs), layer_(layer) {}
+
+  void add(const SubLayerSpec& layer) {
+    for (const TensorSpec& tensor : tensors_of(layer)) {
+      std::visit([this](const auto* each) { add(*each); }, tensor);
+    }
+  }
+
+ private:
+  void add(const NormSpec& norm) { add(norm.names, ".weight", {norm.width}, 0); }
+  void add(const LinearSpec& linear) {
+    add(linear.names, ".weight", {linear.outputs, linear.inputs}, linear.rotated_head_dim);
+    if (linear.has_bias) add(linear.names, ".bias", {linear.outputs}, linear.rotated_head_dim);
+  }
+  void add(const TensorNames& names, std::string_view kind, Shape shape, std::int64_t head_dim) {
+    needs_.push_back({fmt::format("model.layers.{}.{}{}", layer_, names.hugging_face, kind),
+                      fmt::format("blk.{}.{}{}", layer_, names.gguf, kind), shape, head_dim});
+  }
+
+  std::vector<WeightNeed>& needs_;
+  std::size_t layer_;
+};
+
+// Returns the other name of a tied matrix, or the name itself if it is not tied.
+std::string_view tied_name(std::string_view name) {
+  if (name == kEmbeddings) return kHead;
+  return name == kHead ? kEmbeddings : name;
+}
+
+bool are_equal(const WeightView& a, const WeightView& b) {
+  return a.type == b.type && a.shape == b.shape && std::ranges::equal(a.bytes, b.bytes);
+}
+
+// A tied model may store either name, or both with the same values. If they differ, older releases
+// of transformers ignore the head and newer ones (5) ignore the tying.
+void resolve_tied_head(StoredWeights& weights, const std::filesystem::path& source) {
+  const auto head = weights.find(kHead);
+  if (head == weights.end()) return;
+  const auto embeddings = weights.find(kEmbeddings);
+  if (embeddings == weights.end()) {
+    StoredWeight matrix = head->second;
+    matrix.view.name = kEmbeddings;
+    weights.emplace(kEmbeddings, std::move(matrix));
+  } else if (!are_equal(head->second.view, embeddings->second.view)) {
+    fail(ErrorCode::unsupported,
+         "{}: tie_word_embeddings is true, but {} and {} differ; set it to false to use the stored "
+         "head, or remove that tensor",
+         source.string(), kHead, kEmbeddings);
+  }
+  weights.erase(weights.find(kHead));
+}
+
+void check_weight(const StoredWeights& weights, const WeightNeed& need,
+                  const std::filesystem::path& source) {
+  const auto at = weights.find(need.name);
+  if (at == weights.end()) {
+    const std::string hint =
+        need.name == kHead ? "; is tie_word_embeddings missing from its configuration?" : "";
+    fail(ErrorCode::invalid_file, "{}: tensor {} {} is missing{}", source.string(), need.name,
+         need.shape.text(), hint);
+  }
+  const auto& [view, unreadable] = at->second;
+  if (!unreadable.empty())
+    fail(ErrorCode::unsupported,
+         "{}: tensor {} {}; F32, F16, BF16 and in GGUF files Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, "
+         "Q5_K and Q6_K are supported",
+         view.file.string(), view.stored_name, unreadable);
+  if (view.shape != need.shape)
+    fail(ErrorCode::invalid_file, "{}: tensor {} must be {}, got {}", view.file.string(),
+         view.stored_name, need.shape.text(), view.shape.text());
+}
+
+}  // namespace
+
+struct WeightFiles::Store {
+  WeightSources sources;
+  std::vector<WeightNeed> needs;
+  StoredWeights weights;  // exactly those of `needs`
+};
+
+std::vector<WeightNeed> weight_needs(const ModelConfig& config) {
+  const Shape matrix{config.vocabulary, config.hidden_size};
+  std::vector<WeightNeed> needs;
+  needs.push_back({std::string(kEmbeddings), "token_embd.weight", matrix});
+  for (std::size_t layer = 0; layer < config.blocks.size(); ++layer) {
+    BlockNeeds block(needs, layer);
+    for (const SubLayerSpec& each : config.blocks[layer]) block.add(each);
+  }
+  needs.push_back({"model.norm.weight", "output_norm.weight", {config.hidden_size}});
+  if (!config.tied_head) needs.push_back({std::string(kHead), "output.weight", matrix});
+  return needs;
+}
+
+WeightFiles::WeightFiles(std::unique_ptr<Store> store) : store_(std::move(store)) {}
+WeightFiles::WeightFiles(WeightFiles&&) noexcept = default;
+WeightFiles& WeightFiles::operator=(WeightFiles&&) noexcept = default;
+WeightFiles::~WeightFiles() = default;
+
+WeightFiles WeightFiles::open(const std::filesystem::path& path) {
+  auto store = std::make_unique<Store>();
+  store->sources = open_weight_sources(path);
+  const ModelConfig& config = store->sources.config;
+  store->needs = weight_needs(config);
+  StoredWeights stored = list_weights(store->sources, store->needs);
+  if (config.tied_head) resolve_tied_head(stored, store->sources.config_file);
+  for (const WeightNeed& need : store->needs) {
+    check_weight(stored, need, path);
+    const auto at = store->weights.insert(stored.extract(need.name)).position;
+    if (config.rope_layout == RopeLayout::interleaved) {
+      at->second.view.interleaved_head_dim = need.rotated_head_dim;
+    }
+  }
+  // An additional tensor (a bias, a scale, an expert) would change the result.
+  if (!stored.empty()) {
+    const WeightView& extra = stored.begin()->second.view;
+    fail(ErrorCode::unsupported, "{}: tensor {} is not part of a {} model with {} layers",
+         extra.file.string(), extra.stored_name, config.family, config.layers);
+  }
+  return WeightFiles(std::move(store));
+}
+
+const ModelConfig& WeightFiles::config() const noexcept { return store_->sources.config; }
+
+std::optional<WeightView> WeightFiles::find(std::string_view name) const {
+  auto at = store_->weights.find(name);
+  if (at == store_->weights.end() && config().tied_head) at = store_->weights.find(tied_name(name));
+  if (at == store_->weights.end()) return std::nullopt;
+  WeightView view = at->second.view;
+  view.name = name;
+  return view;
+}
+
+WeightView WeightFiles::get(std::string_view name, const Shape& expected) const {
+  auto view = find(name);
+  if (!view)
+    fail(ErrorCode::not_found, "{}: has no tensor {}", store_->sources.config_file.string(), name);
+  if (view->shape != expected)
+    fail(ErrorCode::invalid_file, "{}: tensor {} must be {}, got {}", view->file.string(), name,
+         expected.text(), view->shape.text());
+  return *std::move(view);
+}
+
+std::vector<WeightView> WeightFiles::all() const {
+  std::vector<WeightView> views;
+  for (const WeightNeed& need : store_->needs)
+    views.push_back(store_->weights.find(need.name)->second.view);
+  return views;
+}
+
+std::vector<std::filesystem::path> WeightFiles::files() const {
+  std::vector<std::filesystem::path> paths;
+  if (gguf() != nullptr) paths.push_back(gguf()->path());
+  for (const SafetensorsFile& file : store_->sources.safetensors) paths.push_back(file.path());
+  return paths;
+}
+
+const std::filesystem::path& WeightFiles::folder() const noexcept { return store_->sources.folder; }
+
+const GgufFile* WeightFiles::gguf() const noexcept {
+  return store_->sources.gguf ? &*store_->sources.gguf : nullptr;
+}
+
+}  // namespace clora
