@@ -45,6 +45,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/quant/quant.hpp
   ops/quant/weight.hpp
   ops/roofline_peaks/roofline_peaks.hpp
+  ops/rowwise/add.hpp
   ops/rowwise/cast.hpp
   ops/rowwise/columns.hpp
   ops/rowwise/dropout.hpp

@@ -52,7 +52,7 @@ void project_heads(__global const ulong* layer, __global float* q, __local const
     }
     if (is_q || is_k) {
       // clc: allow index-overflow below D
-      rotate_token(out + n * E, out + n * E, angles, 1, E / 2, 1, E / 2, 1.0f);
+      rotate_token(out + n * E, out + n * E, angles, 1, E, E / 2, 1, E / 2, 1.0f);
     }
   }
 }

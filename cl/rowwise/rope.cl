@@ -5,7 +5,8 @@
 //   rope_of_parts   rotates queries in place; a head of keys is the rotated sum of its H / G heads
 //                   of key_parts, and a head of values is the sum of those of value_parts
 // Shapes: x, y, queries, key_parts, value_parts [T, H, E]; more_x, more_y, keys, values [T, G, E];
-//   positions [T]; table [P, E/2, 2] (cosine, sine)
+//   positions [T]; table [P, E/2, 2] (cosine, sine). In rope, only the first 2 half_dim elements of
+//   a head of head_dim = E are rotated, with a table [P, half_dim, 2]; the others keep their values
 // Types: f32, bf16 or f16 (-D X_TYPE), except table f32 and positions i32
 // Work: one work-item per VEC_SIZE consecutive pairs of a head; VEC_SIZE divides E/2. The order is
 //   [T, H + G, E/2], or in rope_of_parts keys and values, [2, T, G, E/2], before queries,
@@ -29,12 +30,10 @@ typedef float8 two_vecs;
 typedef float16 two_vecs;
 #endif
 
-// The indices, in vectors, of an item's two vectors in head `row`. apart: one vector holds the
+// The indices, in vectors, of an item's two vectors in a head that begins at `begin`. apart: one vector holds the
 // first elements of the pairs, the other, `partner` elements further on, the second elements; else
 // both hold interleaved pairs.
-long first_of(long row, uint own, uint vecs, int apart) {
-  return 2 * row * vecs + (apart ? own : 2 * own);
-}
+long first_of(long begin, uint own, int apart) { return begin + (apart ? own : 2 * own); }
 long second_of(long first, uint partner, int apart) {
   return first + (apart ? partner / VEC_SIZE : 1);
 }
@@ -79,8 +78,8 @@ two_vecs rotated(two_vecs pairs, __global const int* positions, __global const f
 
 __kernel void rope(__global STORED(X_TYPE)* y, INPUT(x) MORE(more_y, more_x)
                    __global const int* positions, __global const float* table, uint pairs,
-                   uint heads, uint more_heads, uint half_dim, int stride, uint partner,
-                   float sign) {
+                   uint heads, uint more_heads, uint head_dim, uint half_dim, int stride,
+                   uint partner, float sign) {
   const uint item = (uint)get_global_id(0);
   if (item >= pairs / VEC_SIZE) return;
   const uint vecs = half_dim / VEC_SIZE;
@@ -98,7 +97,8 @@ __kernel void rope(__global STORED(X_TYPE)* y, INPUT(x) MORE(more_y, more_x)
   }
 #endif
   const int apart = stride == 1;
-  const long first = first_of((long)token * heads + head, own, vecs, apart);
+  const long begin = ((long)token * heads + head) * (head_dim / VEC_SIZE);
+  const long first = first_of(begin, own, apart);
   const long second = second_of(first, partner, apart);
   store_pairs(y, first, second,
               rotated(pairs_at(from, first, second), positions, table, token, own, vecs, sign,
@@ -121,7 +121,7 @@ __kernel void rope_of_parts(__global STORED(X_TYPE)* queries, __global STORED(X_
   const uint key_rows = tokens * key_heads;
   if (row >= 2 * key_rows) {
     row -= 2 * key_rows;
-    const long first = first_of(row, own, vecs, apart);
+    const long first = first_of(2 * (long)row * vecs, own, apart);
     const long second = second_of(first, partner, apart);
     store_pairs(queries, first, second,
                 rotated(pairs_at(queries, first, second), positions, table, row / heads, own, vecs,
@@ -132,7 +132,7 @@ __kernel void rope_of_parts(__global STORED(X_TYPE)* queries, __global STORED(X_
   if (of_values) row -= key_rows;
   const uint parts = heads / key_heads;
   __global const STORED(X_TYPE)* from = of_values ? value_parts : key_parts;
-  const long first_part = first_of((long)row * parts, own, vecs, apart);
+  const long first_part = first_of(2 * (long)row * parts * vecs, own, apart);
   const long second_part = second_of(first_part, partner, apart);
   two_vecs sum = pairs_at(from, first_part, second_part);
 #pragma unroll 4
@@ -143,6 +143,6 @@ __kernel void rope_of_parts(__global STORED(X_TYPE)* queries, __global STORED(X_
   if (!of_values) {
     sum = rotated(sum, positions, table, row / key_heads, own, vecs, sign, apart);
   }
-  const long first = first_of(row, own, vecs, apart);
+  const long first = first_of(2 * (long)row * vecs, own, apart);
   store_pairs(of_values ? values : keys, first, second_of(first, partner, apart), sum);
 }

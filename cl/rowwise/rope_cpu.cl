@@ -1,7 +1,8 @@
 // rope for CPU devices: rotates each pair (a, b) of a head to (a c - b s, a s + b c), with cosine c
 // and sine s of the token's position and the pair. The gradient rotates back: sign -1 makes s -s.
-// Shapes: x, y [tokens, heads, 2 half_dim]; positions [tokens]; table [P, half_dim, 2]
-//   (cosine, sine)
+// Shapes: x, y [tokens, heads, head_dim]; positions [tokens]; table [P, half_dim, 2]
+//   (cosine, sine). Only the first 2 half_dim elements of a head are rotated; the others keep their
+//   values
 // Types: f32, positions i32
 // Work: a work-group of one item owns an even share of the tokens. 16 angles at a time are
 //   deinterleaved once for all heads of the token; the pairs after the last full 16 are rotated one
@@ -17,12 +18,12 @@
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void rope(
     __global float* y, __global const float* x, __global const int* positions,
-    __global const float* table, long tokens, int heads, int half_dim, int stride, int partner,
-    float sign) {
-  const long width = (long)heads * 2 * half_dim;
+    __global const float* table, long tokens, int heads, int head_dim, int half_dim, int stride,
+    int partner, float sign) {
+  const long width = (long)heads * head_dim;
   const long end = group_end(tokens);
   for (long t = group_begin(tokens); t < end; ++t) {
     rotate_token(y + t * width, x + t * width, table + (long)positions[t] * 2 * half_dim, heads,
-                 half_dim, stride, partner, sign);
+                 head_dim, half_dim, stride, partner, sign);
   }
 }

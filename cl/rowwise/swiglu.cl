@@ -1,5 +1,6 @@
 // swiglu, portable: y = silu(gate) up, silu(g) = g s(g), s(g) = 1 / (1 + exp(-g)).
 // backward: dup = dy silu(gate); dgate = dy up silu'(gate), silu'(g) = s (1 + g (1 - s)).
+// -D GELU: gelu in place of silu (cl/rowwise/gate_function.clh).
 // swiglu_forward_saving also writes gate and up as bf16 (saved_gate, saved_up); backward with
 // -D Y_TYPE also writes y.
 // Shapes: all [T, F], taken as one flat range of n elements, a multiple of VEC_SIZE
@@ -12,13 +13,16 @@
 //   all inputs of an element before it writes: an output may alias any input of the same type
 //! clc: build GATE_TYPE={f32,bf16} Y_TYPE={f32,bf16} VEC_SIZE={1,4}
 //! clc: build GATE_TYPE=f16 Y_TYPE=f16 VEC_SIZE=8
+//! clc: build GATE_TYPE={f32,bf16} Y_TYPE=f32 VEC_SIZE=4 GELU
+//! clc: build GATE_TYPE=f32 DY_TYPE=f32 DGATE_TYPE=f32 Y_TYPE=f32 VEC_SIZE=4 GELU
 //! clc: build GATE_TYPE={f32,bf16} DY_TYPE=f32 DGATE_TYPE={f32,bf16} VEC_SIZE=4
 //! clc: budget on gfx90a registers<=48 spills=0
 
 #include "activations.clh"
+#include "rowwise/gate_function.clh"
 
 #ifndef DY_TYPE
-vec swiglu(vec g, vec u) { return g / (1.0f + exp(-g)) * u; }
+vec swiglu(vec g, vec u) { return g / (1.0f + exp(-GATE_EXPONENT(g))) * u; }
 
 __kernel void swiglu_forward(__global STORED(Y_TYPE)* y, __global const STORED(GATE_TYPE)* gate,
                              __global const STORED(GATE_TYPE)* up, long n) {
@@ -56,8 +60,8 @@ __kernel void swiglu_backward(__global STORED(DGATE_TYPE)* dgate, __global STORE
   const vec d = LOAD_VEC(DY_TYPE, dy, i);
   const vec g = LOAD_VEC(GATE_TYPE, gate, i);
   const vec u = LOAD_VEC(GATE_TYPE, up, i);
-  const vec s = 1.0f / (1.0f + exp(-g));
-  STORE_VEC(DGATE_TYPE, dgate, i, d * u * s * fma(g, 1.0f - s, (vec)(1.0f)));
+  const vec s = 1.0f / (1.0f + exp(-GATE_EXPONENT(g)));
+  STORE_VEC(DGATE_TYPE, dgate, i, d * u * s * fma(GATE_SLOPE(g), 1.0f - s, (vec)(1.0f)));
   STORE_VEC(DGATE_TYPE, dup, i, d * g * s);
 #ifdef Y_TYPE
   STORE_VEC(Y_TYPE, y, i, g * s * u);

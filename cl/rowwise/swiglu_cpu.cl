@@ -1,18 +1,20 @@
 // swiglu for CPU devices: y = silu(gate) up, silu(g) = g s(g), s(g) = 1 / (1 + exp(-g)).
 // backward: dup = dy silu(gate); dgate = dy up silu'(gate), silu'(g) = s (1 + g (1 - s)).
+// -D GELU: gelu in place of silu (cl/rowwise/gate_function.clh).
 // swiglu_forward_saving also writes gate and up as bf16 (saved_gate, saved_up), which the _saved
 // kernels read instead of gate and up. The _recompute kernels also write y.
 // Shapes: all [T, F], taken as one flat range of n elements
 // Types: f32; saved_gate and saved_up bf16 (bf16_values.clh)
 // Work: a work-group of one item owns an even share of the full blocks of 16; the last group also
 //   owns the tail of n % 16. The kernels differ in the types and tensors that they pass to forward()
-//   and backward(), which are inlined. They need no -D, so a run builds one program for all
+//   and backward(), which are inlined. They need no other -D, so a run builds one program for all
 // Local: none
 // Cost: forward reads gate and up and writes y, 5 flops and an exp per element; backward reads dy,
 //   gate and up and writes dgate and dup, 10 flops and an exp, and 2 flops for y
 // Numerics: exp16 stays finite, so s is at least 3e-39, which is negligible. Each element is read
 //   before it is written: an f32 output may alias any f32 input
 //! clc: build on cpu:
+//! clc: build on cpu: GELU
 #include "bf16_values16.clh"
 #include "group_range.clh"
 #include "rowwise/swiglu16.clh"
@@ -83,8 +85,8 @@ INLINED void backward_block(__global float* dgate, __global float* dup, __global
   const float16 g = load16(gate, is_bf16, at, count);
   const float16 u = load16(up, is_bf16, at, count);
   const float16 d = load16(dy, false, at, count);
-  const float16 s = sigmoid16(g);
-  store16(d * u * s * fma(g, 1.0f - s, (float16)(1.0f)), dgate, at, count);
+  const float16 s = gate_sigmoid16(g);
+  store16(d * u * s * fma(GATE_SLOPE(g), 1.0f - s, (float16)(1.0f)), dgate, at, count);
   store16(d * g * s, dup, at, count);
   if (y) store16(g * s * u, y, at, count);
 }

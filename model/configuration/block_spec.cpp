@@ -1,19 +1,35 @@
 #include "clora/model/configuration/block_spec.hpp"
 
 namespace clora {
+namespace {
+
+void add_tensors(std::vector<TensorSpec>& tensors, const AttentionLayerSpec& attention) {
+  if (attention.qkv) {
+    tensors.emplace_back(&*attention.qkv);
+  } else {
+    tensors.insert(tensors.end(), {&attention.q, &attention.k, &attention.v});
+  }
+  for (const auto* norm : {&attention.q_norm, &attention.k_norm}) {
+    if (norm->has_value()) tensors.emplace_back(&**norm);
+  }
+  tensors.emplace_back(&attention.o);
+}
+
+void add_tensors(std::vector<TensorSpec>& tensors, const FeedForwardLayerSpec& feed_forward) {
+  if (feed_forward.gate_up) {
+    tensors.emplace_back(&*feed_forward.gate_up);
+  } else {
+    tensors.insert(tensors.end(), {&feed_forward.gate, &feed_forward.up});
+  }
+  tensors.emplace_back(&feed_forward.down);
+}
+
+}  // namespace
 
 std::vector<TensorSpec> tensors_of(const SubLayerSpec& layer) {
   std::vector<TensorSpec> tensors{&layer.norm};
-  if (const auto* attention = std::get_if<AttentionLayerSpec>(&layer.f)) {
-    tensors.insert(tensors.end(), {&attention->q, &attention->k, &attention->v});
-    for (const auto* norm : {&attention->q_norm, &attention->k_norm}) {
-      if (norm->has_value()) tensors.emplace_back(&**norm);
-    }
-    tensors.emplace_back(&attention->o);
-  } else {
-    const auto& feed_forward = std::get<FeedForwardLayerSpec>(layer.f);
-    tensors.insert(tensors.end(), {&feed_forward.gate, &feed_forward.up, &feed_forward.down});
-  }
+  std::visit([&](const auto& f) { add_tensors(tensors, f); }, layer.f);
+  if (layer.post_norm) tensors.emplace_back(&*layer.post_norm);
   return tensors;
 }
 

@@ -2,7 +2,7 @@
 // (model/configuration/family.hpp) describes each of its blocks by one; the files, the recorded
 // passes and the adapters follow from it.
 //
-//   x += f(rms_norm(x))    for each sub-layer f of the block, in order
+//   x += multiplier * post_norm(f(norm(x)))    for each sub-layer f of the block, in order
 //
 // Names are without the block's prefix and without ".weight" or ".bias": Hugging Face's
 // "self_attn.q_proj" of model.layers.3.self_attn.q_proj.weight, and GGUF's "attn_q" of
@@ -14,6 +14,8 @@
 #include <string>
 #include <variant>
 #include <vector>
+
+#include "clora/ops/rowwise/swiglu.hpp"
 
 namespace clora {
 
@@ -38,6 +40,7 @@ struct LinearSpec {
 struct NormSpec {
   TensorNames names;
   std::int64_t width = 0;
+  bool plus_one = false;  // Hugging Face's files store w - 1, GGUF files w
   bool operator==(const NormSpec&) const = default;
 };
 
@@ -53,43 +56,50 @@ struct RopeScaling {
   double low_freq_factor = 1;                  // llama3
   double high_freq_factor = 4;                 // llama3
   std::int64_t original_max_positions = 8192;  // llama3
-  std::vector<float> factors;                  // [E/2]
+  std::vector<float> factors;                  // [width / 2]
   double attention_factor = 1;  // multiplies cosines and sines: GGUF's rope.scaling.attn_factor
 
   bool operator==(const RopeScaling&) const = default;
 };
 
-// Rotary embedding of heads of `width` elements.
+// Rotary embedding of the first `width` elements of each head.
 struct RopeSpec {
   double base = 10000;
-  std::int64_t width = 0;  // E
+  std::int64_t width = 0;
   RopeScaling scaling;
   bool operator==(const RopeSpec&) const = default;
 };
 
 // Causal attention of H query heads and G heads of keys and values, each of E elements:
 //   f(h) = o(attention(rope(q_norm(q(h))), rope(k_norm(k(h))), v(h)))
+// with scores of scale * q . k.
 struct AttentionLayerSpec {
   std::int64_t heads = 0;                  // H
   std::int64_t kv_heads = 0;               // G, divides H
   std::int64_t head_dim = 0;               // E
   LinearSpec q, k, v;                      // [H E, D], [G E, D], [G E, D]
+  std::optional<LinearSpec> qkv;           // [(H + 2 G) E, D]: one layer in place of these three
   LinearSpec o;                            // [D, H E]
   std::optional<NormSpec> q_norm, k_norm;  // of each head
-  RopeSpec rope;
+  std::optional<RopeSpec> rope;
+  std::optional<double> scale;         // nullopt: 1 / sqrt(E)
   std::optional<std::int64_t> window;  // tokens that a token attends to, including itself
   bool operator==(const AttentionLayerSpec&) const = default;
 };
 
-// f(h) = down(silu(gate(h)) * up(h)) (Shazeer, 2020)
+// f(h) = down(function(gate(h)) * up(h)) (Shazeer, 2020)
 struct FeedForwardLayerSpec {
-  LinearSpec gate, up;  // [F, D]
-  LinearSpec down;      // [D, F]
+  GateFunction function = GateFunction::silu;
+  LinearSpec gate, up;                // [F, D]
+  std::optional<LinearSpec> gate_up;  // [2 F, D]: one layer in place of these two
+  LinearSpec down;                    // [D, F]
   bool operator==(const FeedForwardLayerSpec&) const = default;
 };
 
 struct SubLayerSpec {
-  NormSpec norm;  // of x
+  NormSpec norm;                      // of x
+  std::optional<NormSpec> post_norm;  // of f's output
+  double multiplier = 1;
   std::variant<AttentionLayerSpec, FeedForwardLayerSpec> f;
   bool operator==(const SubLayerSpec&) const = default;
 };

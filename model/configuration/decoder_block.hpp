@@ -14,6 +14,7 @@ struct DecoderBlockOptions {
   bool feed_forward_bias = false;
   bool qk_norm = false;  // RMS norm of each query and key head before the rotation
   std::optional<std::int64_t> window = {};  // AttentionLayerSpec::window
+  GateFunction function = GateFunction::silu;
 };
 
 // Of the sizes and the rope of `config`.

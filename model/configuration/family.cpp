@@ -6,16 +6,30 @@
 #include "runtime/fail.hpp"
 
 namespace clora {
+namespace {
 
-const Family& family_of(std::string_view name, std::string_view file) {
+using Name = std::string_view Family::*;
+
+const Family& find_family(Name which, std::string_view name, std::string_view file) {
   const auto all = families();
-  const auto at = std::ranges::find(all, name, [](const Family* family) { return family->name; });
+  const auto name_in = [which](const Family* family) { return family->*which; };
+  const auto at = std::ranges::find(all, name, name_in);
   if (at != all.end()) return **at;
   std::vector<std::string_view> names;
-  for (const Family* family : all) names.push_back(family->name);
+  for (const Family* family : all) names.push_back(name_in(family));
   fail(ErrorCode::unsupported,
        "{}: the architecture '{}' is not supported; supported architectures: {}", file, name,
        fmt::join(names, ", "));
+}
+
+}  // namespace
+
+const Family& family_of(std::string_view name, std::string_view file) {
+  return find_family(&Family::name, name, file);
+}
+
+const Family& family_of_gguf(std::string_view gguf_name, std::string_view file) {
+  return find_family(&Family::gguf_name, gguf_name, file);
 }
 
 }  // namespace clora

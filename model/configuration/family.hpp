@@ -15,7 +15,8 @@ class HuggingFaceKeys;
 class GgufKeys;
 
 struct Family {
-  std::string_view name;        // model_type of config.json, general.architecture of GGUF
+  std::string_view name;        // model_type of config.json
+  std::string_view gguf_name;   // general.architecture
   std::string_view class_name;  // of transformers: "LlamaForCausalLM"
   // Reads every key that the family uses and sets the configuration except `family`,
   // `unread_keys`, the ids of special tokens and what only the file's tensors tell. Errors:
@@ -29,7 +30,9 @@ struct Family {
 // All of them, in the order of their names.
 std::span<const Family* const> families();
 
-// Errors: unsupported, naming `file` and the families, if there is none of that name.
+// The family of a model_type, or of a GGUF architecture. Errors: unsupported, naming `file` and the
+// families, if there is none.
 const Family& family_of(std::string_view name, std::string_view file);
+const Family& family_of_gguf(std::string_view gguf_name, std::string_view file);
 
 }  // namespace clora

@@ -114,6 +114,7 @@ void read_gguf_decoder(const GgufKeys& keys, ModelConfig& config) {
   config.rms_norm_epsilon = keys.number("attention.layer_norm_rms_epsilon");
   config.max_positions = keys.integer("context_length");
   config.tied_head = file.find_tensor("output.weight") == nullptr;
+  config.final_norm = {{"model.norm", "output_norm"}, config.hidden_size};
   config.rope.base = keys.find_number("rope.freq_base").value_or(config.rope.base);
   config.rope.width = config.head_dim;
   check_sizes(config, path);  // first: the number of factors depends on the head dim
@@ -127,7 +128,7 @@ ModelConfig from_gguf(const GgufFile& file) {
   if (!architecture)
     fail(ErrorCode::invalid_file, "{}: the key general.architecture is missing", path);
   const GgufKeys keys(file, *architecture);
-  const Family& family = family_of(*architecture, path);
+  const Family& family = family_of_gguf(*architecture, path);
   ModelConfig config;
   config.family = family.name;
   config.name = file.text("general.name").value_or("");

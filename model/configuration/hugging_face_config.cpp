@@ -39,10 +39,6 @@ void check_quantisation(const HuggingFaceKeys& keys) {
 }
 
 void check_switches(const HuggingFaceKeys& keys) {
-  const std::string activation = keys.find_text("hidden_act").value_or("silu");
-  if (activation != "silu" && activation != "swish")
-    fail(ErrorCode::unsupported, "{}: the activation '{}' is not supported; it must be silu",
-         keys.source(), activation);
   keys.refuse_if(keys.find_number("partial_rotary_factor").value_or(1) != 1,
                  "partial_rotary_factor");
   keys.refuse_if(!keys.find_flag("is_causal").value_or(true), "is_causal");
@@ -50,8 +46,17 @@ void check_switches(const HuggingFaceKeys& keys) {
 
 }  // namespace
 
-void read_decoder(const HuggingFaceKeys& keys, const HuggingFaceDefaults& defaults,
-                  ModelConfig& config) {
+GateFunction read_gate_function(const HuggingFaceKeys& keys, std::string_view key) {
+  const std::string name = keys.find_text(key).value_or("silu");
+  if (name == "silu" || name == "swish") return GateFunction::silu;
+  if (name == "gelu_pytorch_tanh" || name == "gelu_new") return GateFunction::gelu;
+  fail(ErrorCode::unsupported,
+       "{}: the activation '{}' is not supported; it must be silu or gelu_pytorch_tanh",
+       keys.source(), name);
+}
+
+void read_decoder_sizes(const HuggingFaceKeys& keys, const HuggingFaceDefaults& defaults,
+                        ModelConfig& config) {
   check_switches(keys);
   config.layers = keys.integer("num_hidden_layers");
   config.hidden_size = keys.integer("hidden_size");
@@ -68,9 +73,15 @@ void read_decoder(const HuggingFaceKeys& keys, const HuggingFaceDefaults& defaul
   config.vocabulary = keys.integer("vocab_size");
   config.rms_norm_epsilon = keys.number("rms_norm_eps");
   config.max_positions = keys.integer("max_position_embeddings");
-  config.tied_head = keys.flag("tie_word_embeddings");
+  config.tied_head = keys.find_flag("tie_word_embeddings").value_or(defaults.tied_head);
+  config.final_norm = {{"model.norm", "output_norm"}, config.hidden_size};
   check_sizes(config, keys.source());  // first: the number of layers bounds lists of the file
-  config.rope = read_hugging_face_rope(keys, config.head_dim);
+}
+
+void read_decoder(const HuggingFaceKeys& keys, const HuggingFaceDefaults& defaults,
+                  ModelConfig& config) {
+  read_decoder_sizes(keys, defaults, config);
+  config.rope = read_hugging_face_rope(keys, defaults.rope_base, config.head_dim);
 }
 
 ModelConfig from_hugging_face(const json& object, std::string_view file) {

@@ -14,15 +14,27 @@ namespace clora {
 struct HuggingFaceDefaults {
   bool requires_kv_heads = true;   // else num_key_value_heads defaults to the number of heads
   bool requires_head_dim = false;  // else head_dim defaults to D / H
+  bool tied_head = false;
+  double rope_base = 10000;
 };
-// The sizes, the norms' epsilon, the number of positions, whether the head is tied, and the rope.
-// Refuses activations other than silu, a partial rotation, and attention that is not causal.
+// The sizes, the norms' epsilon, the number of positions, and whether the head is tied. Refuses
+// attention that is not causal, and a partial rotation.
+void read_decoder_sizes(const HuggingFaceKeys& keys, const HuggingFaceDefaults& defaults,
+                        ModelConfig& config);
+// The same and the rope.
 void read_decoder(const HuggingFaceKeys& keys, const HuggingFaceDefaults& defaults,
                   ModelConfig& config);
 
 // Returns the rope by rope_theta, rope_scaling and rope_parameters; recent files have only the
 // last. Errors: also if two of them are inconsistent.
-RopeSpec read_hugging_face_rope(const HuggingFaceKeys& keys, std::int64_t head_dim);
+RopeSpec read_hugging_face_rope(const HuggingFaceKeys& keys, double default_base,
+                                std::int64_t width);
+// The rope of one dictionary, such as rope_parameters.
+RopeSpec read_rope_dictionary(const JsonKeys& keys, double default_base, std::int64_t width);
+
+// The function of the gate, by `key`. Errors: unsupported for others than silu and gelu in its tanh
+// form.
+GateFunction read_gate_function(const HuggingFaceKeys& keys, std::string_view key = "hidden_act");
 
 // For each layer, whether layer_types calls it sliding_attention; empty if the file has no such
 // list.

@@ -92,7 +92,13 @@ void check_original_positions(const HuggingFaceKeys& keys, const RopeScaling& sc
 
 }  // namespace
 
-RopeSpec read_hugging_face_rope(const HuggingFaceKeys& keys, std::int64_t head_dim) {
+RopeSpec read_rope_dictionary(const JsonKeys& keys, double default_base, std::int64_t width) {
+  const Rope rope = read_rope(keys);
+  return {.base = rope.base.value_or(default_base), .width = width, .scaling = rope.scaling};
+}
+
+RopeSpec read_hugging_face_rope(const HuggingFaceKeys& keys, double default_base,
+                                std::int64_t width) {
   const std::optional<double> base = keys.find_number("rope_theta");
   const std::optional<Rope> older = find_rope(keys, "rope_scaling");
   const std::optional<Rope> newer = find_rope(keys, "rope_parameters");
@@ -100,7 +106,7 @@ RopeSpec read_hugging_face_rope(const HuggingFaceKeys& keys, std::int64_t head_d
     fail(ErrorCode::invalid_file,
          "{}: rope_scaling and rope_parameters differ; remove the one that does not apply",
          keys.source());
-  RopeSpec spec{.width = head_dim, .scaling = {}};
+  RopeSpec spec{.base = default_base, .width = width, .scaling = {}};
   for (const auto& rope : {older, newer}) {
     if (!rope) continue;
     spec.scaling = rope->scaling;

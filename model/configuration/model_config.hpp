@@ -31,10 +31,13 @@ struct ModelConfig {
   std::int64_t head_dim = 0;           // E, even; H E may differ from D
   std::int64_t vocabulary = 0;         // V
   double rms_norm_epsilon = 0;
-  RopeSpec rope;
+  RopeSpec rope;  // of most layers
   // The order in which the files store the rows of layers that rope rotates (LinearSpec).
   RopeLayout rope_layout = RopeLayout::half_split;
-  bool tied_head = false;  // the head is the embedding matrix
+  bool tied_head = false;      // the head is the embedding matrix
+  double embedding_scale = 1;  // multiplies the embeddings
+  double logit_scale = 1;      // multiplies the logits
+  NormSpec final_norm;         // of the last block's output
   std::int64_t max_positions = 0;
   // One for each layer. The sizes above are those of most blocks; these decide.
   std::vector<BlockSpec> blocks;

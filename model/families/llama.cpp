@@ -20,7 +20,8 @@ void from_hugging_face(const HuggingFaceKeys& keys, ModelConfig& config) {
   const bool attention_bias = keys.flag("attention_bias");
   config.blocks = decoder_blocks(config, {.qkv_bias = attention_bias,
                                           .o_bias = attention_bias,
-                                          .feed_forward_bias = keys.flag("mlp_bias")});
+                                          .feed_forward_bias = keys.flag("mlp_bias"),
+                                          .function = read_gate_function(keys)});
 }
 
 // The metadata does not tell which layers have biases.
@@ -43,6 +44,7 @@ void to_hugging_face(nlohmann::ordered_json& object, const ModelConfig& config) 
 
 extern const Family llama_family;
 const Family llama_family{.name = "llama",
+                          .gguf_name = "llama",
                           .class_name = "LlamaForCausalLM",
                           .from_hugging_face = from_hugging_face,
                           .from_gguf = from_gguf,

@@ -20,7 +20,7 @@ void from_hugging_face(const HuggingFaceKeys& keys, ModelConfig& config) {
   for (const bool slides : read_sliding_layers(keys, config.layers)) {
     keys.refuse_if(slides != window.has_value(), "layer_types");
   }
-  config.blocks = decoder_blocks(config, {.window = window});
+  config.blocks = decoder_blocks(config, {.window = window, .function = read_gate_function(keys)});
 }
 
 void from_gguf(const GgufKeys& keys, ModelConfig& config) {
@@ -40,6 +40,7 @@ void to_hugging_face(nlohmann::ordered_json& object, const ModelConfig& config) 
 
 extern const Family mistral_family;
 const Family mistral_family{.name = "mistral",
+                            .gguf_name = "mistral",
                             .class_name = "MistralForCausalLM",
                             .from_hugging_face = from_hugging_face,
                             .from_gguf = from_gguf,

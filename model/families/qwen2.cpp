@@ -14,8 +14,10 @@ void from_hugging_face(const HuggingFaceKeys& keys, ModelConfig& config) {
   read_decoder(keys, {}, config);
   keys.refuse_if(keys.flag("mlp_bias"), "mlp_bias");
   keys.refuse_if(!keys.find_flag("use_qkv_bias").value_or(true), "use_qkv_bias");
+  const GateFunction function = read_gate_function(keys);
   for (const auto& window : read_qwen_windows(keys, config.layers)) {
-    config.blocks.push_back(decoder_block(config, {.qkv_bias = true, .window = window}));
+    config.blocks.push_back(
+        decoder_block(config, {.qkv_bias = true, .window = window, .function = function}));
   }
 }
 
@@ -29,6 +31,7 @@ void from_gguf(const GgufKeys& keys, ModelConfig& config) {
 
 extern const Family qwen2_family;
 const Family qwen2_family{.name = "qwen2",
+                          .gguf_name = "qwen2",
                           .class_name = "Qwen2ForCausalLM",
                           .from_hugging_face = from_hugging_face,
                           .from_gguf = from_gguf,

@@ -13,9 +13,13 @@ void from_hugging_face(const HuggingFaceKeys& keys, ModelConfig& config) {
   read_decoder(keys, {.requires_head_dim = true}, config);
   for (const char* key : {"mlp_bias", "use_qkv_bias"}) keys.refuse_if(keys.flag(key), key);
   const bool bias = keys.flag("attention_bias");
+  const GateFunction function = read_gate_function(keys);
   for (const auto& window : read_qwen_windows(keys, config.layers)) {
-    config.blocks.push_back(decoder_block(
-        config, {.qkv_bias = bias, .o_bias = bias, .qk_norm = true, .window = window}));
+    config.blocks.push_back(decoder_block(config, {.qkv_bias = bias,
+                                                   .o_bias = bias,
+                                                   .qk_norm = true,
+                                                   .window = window,
+                                                   .function = function}));
   }
 }
 
@@ -35,6 +39,7 @@ void to_hugging_face(nlohmann::ordered_json& object, const ModelConfig& config) 
 
 extern const Family qwen3_family;
 const Family qwen3_family{.name = "qwen3",
+                          .gguf_name = "qwen3",
                           .class_name = "Qwen3ForCausalLM",
                           .from_hugging_face = from_hugging_face,
                           .from_gguf = from_gguf,

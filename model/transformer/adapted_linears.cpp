@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "clora/ops/rowwise/columns.hpp"
+
 namespace clora {
 namespace {
 
@@ -54,6 +56,49 @@ std::vector<PendingGradient> record_linears_dx(Recording& recording, const Tenso
 void record_linears_da(Recording& recording, const Tensor& x,
                        std::span<const PendingGradient> pending) {
   record_lora_linears_da(recording.batch(), x, pending, recording.deferred());
+}
+
+JoinedLinears::JoinedLinears(Recording& recording, const std::vector<LinearLayer>& layers,
+                             std::vector<std::int64_t> widths)
+    : recording_(recording), widths_(std::move(widths)) {
+  for (const LinearLayer& layer : layers) linears_.push_back(recording.adapted(layer));
+}
+
+bool JoinedLinears::has_adapter() const {
+  return std::ranges::any_of(linears_, [](const auto& each) { return !each.lora.empty(); });
+}
+
+std::vector<Tensor> JoinedLinears::record_forward(const Tensor& x) {
+  std::vector<AdaptedLinear*> all;
+  for (AdaptedLinear& linear : linears_) all.push_back(&linear);
+  std::vector<Tensor> y = record_linears(recording_, x, all);
+  if (!is_one()) return y;
+  std::vector<Tensor> parts;
+  std::int64_t begin = 0;
+  for (const std::int64_t width : widths_) {
+    parts.push_back(recording_.activation({recording_.rows(), width}, "part of a linear layer"));
+    record_take_columns(recording_.batch(), parts.back(), y.front(), begin);
+    begin += width;
+  }
+  return parts;
+}
+
+std::vector<PendingGradient> JoinedLinears::record_backward(const Tensor& dx,
+                                                            std::span<const Tensor> dys) {
+  std::vector<LinearGradient> gradients;
+  if (is_one()) {
+    const Tensor dy =
+        recording_.activation({recording_.rows(), linears_.front().outputs()}, "d joined");
+    std::int64_t begin = 0;
+    for (const Tensor& part : dys) {
+      record_put_columns(recording_.batch(), dy, begin, part);
+      begin += part.shape()[1];
+    }
+    gradients.emplace_back(&linears_.front(), dy);
+  } else {
+    for (std::size_t i = 0; i < linears_.size(); ++i) gradients.emplace_back(&linears_[i], dys[i]);
+  }
+  return record_linears_dx(recording_, dx, gradients);
 }
 
 }  // namespace clora

@@ -25,4 +25,26 @@ std::vector<PendingGradient> record_linears_dx(Recording& recording, const Tenso
 void record_linears_da(Recording& recording, const Tensor& x,
                        std::span<const PendingGradient> pending);
 
+// Linear layers with the same input, of which a file may store several as one: q, k and v, or gate
+// and up.
+class JoinedLinears {
+ public:
+  // widths: of the outputs. `layers` has one layer for each of them, or one for all.
+  JoinedLinears(Recording& recording, const std::vector<LinearLayer>& layers,
+                std::vector<std::int64_t> widths);
+
+  bool has_adapter() const;
+  // Returns the outputs, each [T, width].
+  std::vector<Tensor> record_forward(const Tensor& x);
+  // As record_linears_dx(), for the gradients of the outputs in their order.
+  std::vector<PendingGradient> record_backward(const Tensor& dx, std::span<const Tensor> dys);
+
+ private:
+  bool is_one() const { return linears_.size() == 1 && widths_.size() > 1; }
+
+  Recording& recording_;
+  std::vector<AdaptedLinear> linears_;
+  std::vector<std::int64_t> widths_;
+};
+
 }  // namespace clora

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "clora/ops/rowwise/rms_norm.hpp"
-#include "model/transformer/adapted_linears.hpp"
 
 namespace clora {
 
@@ -12,14 +11,13 @@ AttentionLayer::AttentionLayer(Recording& recording, const AttentionWeights& wei
     : recording_(recording),
       weights_(weights),
       spec_(weights.spec),
-      q_linear_(recording.adapted(weights.q)),
-      k_linear_(recording.adapted(weights.k)),
-      v_linear_(recording.adapted(weights.v)),
+      qkv_linears_(recording, weights.qkv,
+                   {spec_.heads * spec_.head_dim, spec_.kv_heads * spec_.head_dim,
+                    spec_.kv_heads * spec_.head_dim}),
       o_linear_(recording.adapted(weights.o)) {}
 
 bool AttentionLayer::has_adapter() const {
-  return !q_linear_.lora.empty() || !k_linear_.lora.empty() || !v_linear_.lora.empty() ||
-         !o_linear_.lora.empty();
+  return qkv_linears_.has_adapter() || !o_linear_.lora.empty();
 }
 
 Tensor AttentionLayer::heads(const Tensor& x, std::int64_t count) const {
@@ -45,23 +43,32 @@ void AttentionLayer::head_norm_backward(const Tensor& d, const Tensor& x, const 
                            recording_.epsilon());
 }
 
+// No-op without rope.
 void AttentionLayer::rotate(const Tensor& queries, const Tensor& keys, RopeDirection direction) {
+  if (!spec_.rope) return;
   record_rope_of_two(recording_.batch(), {queries, queries}, {keys, keys},
-                     recording_.row_inputs().positions, recording_.rope_table(spec_.rope),
+                     recording_.row_inputs().positions, recording_.rope_table(*spec_.rope),
                      RopeLayout::half_split, direction);
 }
 
-// d = the gradients of the inputs of rope, from those that attention computed (`computed`, may
-// alias d).
-void AttentionLayer::rotate_back(const AttentionGradients& d, const AttentionGradients& computed) {
+// d = the gradients of q, k and v before their rotation.
+void AttentionLayer::attention_backward(const AttentionGradients& d, const Tensor& dy) {
+  Batch& batch = recording_.batch();
+  const AttentionInputs in = inputs(k_, v_);
+  if (!spec_.rope || spec_.rope->width != spec_.head_dim) {
+    record_attention_backward(batch, d, dy, y_, log_sum_exp_, in);
+    return rotate(d.dq, d.dk, RopeDirection::backward);
+  }
+  const AttentionGradients computed =
+      record_attention_backward_in_parts(batch, d, dy, y_, log_sum_exp_, in);
   if (computed.dk.shape() == d.dk.shape()) return rotate(d.dq, d.dk, RopeDirection::backward);
   const RopeOfParts tensors{.queries = d.dq,
                             .keys = d.dk,
                             .values = d.dv,
                             .key_parts = computed.dk,
                             .value_parts = computed.dv};
-  record_rope_of_parts(recording_.batch(), tensors, recording_.row_inputs().positions,
-                       recording_.rope_table(spec_.rope), RopeLayout::half_split,
+  record_rope_of_parts(batch, tensors, recording_.row_inputs().positions,
+                       recording_.rope_table(*spec_.rope), RopeLayout::half_split,
                        RopeDirection::backward);
 }
 
@@ -72,7 +79,8 @@ AttentionInputs AttentionLayer::inputs(const Tensor& k, const Tensor& v) {
           .v = v,
           .first = ranges.first,
           .last = ranges.last,
-          .scale = 1.0F / std::sqrt(static_cast<float>(spec_.head_dim)),
+          .scale = spec_.scale ? static_cast<float>(*spec_.scale)
+                               : 1.0F / std::sqrt(static_cast<float>(spec_.head_dim)),
           .order = ranges.order,
           .keys_per_row = ranges.keys_per_row};
 }
@@ -93,8 +101,7 @@ void AttentionLayer::attend() {
 }
 
 void AttentionLayer::record_forward(const Tensor& y, const Tensor& h, const Tensor& residual) {
-  const std::array linears{&q_linear_, &k_linear_, &v_linear_};
-  const std::vector<Tensor> qkv = record_linears(recording_, h, linears);
+  const std::vector<Tensor> qkv = qkv_linears_.record_forward(h);
   q_before_norm_ = heads(qkv[0], spec_.heads);
   k_before_norm_ = heads(qkv[1], spec_.kv_heads);
   v_ = heads(qkv[2], spec_.kv_heads);
@@ -112,15 +119,10 @@ std::vector<PendingGradient> AttentionLayer::record_backward(const Tensor& dh, c
   record_linears_da(recording_, flat(y_), pending);
   const AttentionGradients d{recording_.like(q_, "dq"), recording_.like(k_, "dk"),
                              recording_.like(v_, "dv")};
-  const AttentionGradients computed = record_attention_backward_in_parts(
-      recording_.batch(), d, dattention, y_, log_sum_exp_, inputs(k_, v_));
-  rotate_back(d, computed);
+  attention_backward(d, dattention);
   head_norm_backward(d.dq, q_before_norm_, weights_.q_norm);
   head_norm_backward(d.dk, k_before_norm_, weights_.k_norm);
-  const std::array dys{LinearGradient{&q_linear_, flat(d.dq)},
-                       LinearGradient{&k_linear_, flat(d.dk)},
-                       LinearGradient{&v_linear_, flat(d.dv)}};
-  return record_linears_dx(recording_, dh, dys);
+  return qkv_linears_.record_backward(dh, std::array{flat(d.dq), flat(d.dk), flat(d.dv)});
 }
 
 }  // namespace clora

@@ -8,6 +8,7 @@
 
 #include "clora/ops/attention/attention.hpp"
 #include "clora/ops/rowwise/rope.hpp"
+#include "model/transformer/adapted_linears.hpp"
 #include "model/transformer/sub_layer.hpp"
 
 namespace clora {
@@ -26,14 +27,15 @@ class AttentionLayer final : public SubLayer {
   Tensor head_norm(const Tensor& x, const Tensor& w, std::string_view name);
   void head_norm_backward(const Tensor& d, const Tensor& x, const Tensor& w);
   void rotate(const Tensor& queries, const Tensor& keys, RopeDirection direction);
-  void rotate_back(const AttentionGradients& d, const AttentionGradients& computed);
+  void attention_backward(const AttentionGradients& d, const Tensor& dy);
   AttentionInputs inputs(const Tensor& k, const Tensor& v);
   void attend();
 
   Recording& recording_;
   const AttentionWeights& weights_;
   const AttentionLayerSpec& spec_;
-  AdaptedLinear q_linear_, k_linear_, v_linear_, o_linear_;
+  JoinedLinears qkv_linears_;
+  AdaptedLinear o_linear_;
   // Of the forward.
   Tensor q_before_norm_, k_before_norm_;  // [T, H, E], [T, G, E]
   Tensor q_, k_, v_;                      // as attention reads them

@@ -4,18 +4,18 @@
 #include <tuple>
 
 #include "clora/ops/gemm/gemm.hpp"
-#include "model/transformer/adapted_linears.hpp"
 
 namespace clora {
 
 FeedForwardLayer::FeedForwardLayer(Recording& recording, const FeedForwardWeights& weights)
     : recording_(recording),
-      gate_linear_(recording.adapted(weights.gate)),
-      up_linear_(recording.adapted(weights.up)),
+      function_(weights.spec.function),
+      gate_up_linears_(recording, weights.gate_up,
+                       {weights.spec.down.inputs, weights.spec.down.inputs}),
       down_linear_(recording.adapted(weights.down)) {}
 
 bool FeedForwardLayer::has_adapter() const {
-  return !gate_linear_.lora.empty() || !up_linear_.lora.empty() || !down_linear_.lora.empty();
+  return gate_up_linears_.has_adapter() || !down_linear_.lora.empty();
 }
 
 // Returns bf16 memory for the largest activations that the backward needs, if products round their
@@ -29,13 +29,12 @@ SwigluSaved FeedForwardLayer::bf16_copies() {
 }
 
 void FeedForwardLayer::record_forward(const Tensor& y, const Tensor& h, const Tensor& residual) {
-  const std::array linears{&gate_linear_, &up_linear_};
-  const std::vector<Tensor> outputs = record_linears(recording_, h, linears);
+  const std::vector<Tensor> outputs = gate_up_linears_.record_forward(h);
   gate_ = outputs[0];
   up_ = outputs[1];
   const Tensor product = recording_.activation(gate_.shape(), "swiglu");
   const SwigluSaved saved = bf16_copies();
-  record_swiglu(recording_.batch(), product, gate_, up_, saved);
+  record_swiglu(recording_.batch(), product, gate_, up_, saved, function_);
   if (!saved.gate.empty()) std::tie(gate_, up_) = std::tie(saved.gate, saved.up);
   record_linear(recording_, down_linear_, y, product, residual);
 }
@@ -49,10 +48,9 @@ std::vector<PendingGradient> FeedForwardLayer::record_backward(const Tensor& dh,
       record_linears_dx(recording_, dproduct, std::array{LinearGradient{&down_linear_, dy}});
   const Tensor& product = dproduct;  // recomputed in place, after dproduct is read
   const Tensor dgate = like_gate("d gate"), dup = like_gate("d up");
-  record_swiglu_backward(recording_.batch(), dgate, dup, dproduct, gate_, up_, product);
+  record_swiglu_backward(recording_.batch(), dgate, dup, dproduct, gate_, up_, product, function_);
   record_linears_da(recording_, product, pending);
-  const std::array dys{LinearGradient{&gate_linear_, dgate}, LinearGradient{&up_linear_, dup}};
-  return record_linears_dx(recording_, dh, dys);
+  return gate_up_linears_.record_backward(dh, std::array{dgate, dup});
 }
 
 }  // namespace clora

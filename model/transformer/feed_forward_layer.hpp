@@ -1,11 +1,12 @@
 // FeedForwardLayer: the gated feed-forward of a block in a recorded pass,
-//   f(h) = down(swiglu(gate(h), up(h))).
+//   f(h) = down(swiglu(gate(h), up(h))), or with geglu.
 //
 // The backward recomputes swiglu's output in the pass that computes its gradient: keeping it would
 // cost a tenth of the memory of a step.
 #pragma once
 
 #include "clora/ops/rowwise/swiglu.hpp"
+#include "model/transformer/adapted_linears.hpp"
 #include "model/transformer/sub_layer.hpp"
 
 namespace clora {
@@ -22,7 +23,9 @@ class FeedForwardLayer final : public SubLayer {
   SwigluSaved bf16_copies();
 
   Recording& recording_;
-  AdaptedLinear gate_linear_, up_linear_, down_linear_;
+  GateFunction function_;
+  JoinedLinears gate_up_linears_;
+  AdaptedLinear down_linear_;
   Tensor gate_, up_;  // [T, F], of the forward; bf16 if only bf16 copies are kept
 };
 

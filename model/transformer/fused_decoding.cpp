@@ -11,14 +11,27 @@ const char* refusal_of(const BlockWeights& block) {
   if (!is_usual) return "a block is not attention and a gated feed-forward";
   const auto& attention = std::get<AttentionWeights>(block[0].f);
   const auto& feed_forward = std::get<FeedForwardWeights>(block[1].f);
-  if (!attention.q_norm.empty() || !attention.k_norm.empty()) return "heads are normalised";
-  for (const LinearLayer* each :
-       {&attention.o, &feed_forward.gate, &feed_forward.up, &feed_forward.down}) {
-    if (!each->weights.bias.empty()) return "a layer other than q, k and v has a bias";
+  if (attention.qkv.size() != 3 || feed_forward.gate_up.size() != 2) {
+    return "several linear layers are one";
   }
-  for (const LinearLayer* each : {&attention.q, &attention.k, &attention.v, &attention.o,
-                                  &feed_forward.gate, &feed_forward.up, &feed_forward.down}) {
+  if (!attention.q_norm.empty() || !attention.k_norm.empty()) return "heads are normalised";
+  if (!attention.spec.rope || attention.spec.rope->width != attention.spec.head_dim) {
+    return "heads are not rotated, or not wholly";
+  }
+  if (attention.spec.scale) return "scores have another scale";
+  if (feed_forward.spec.function != GateFunction::silu) return "the gate is not silu";
+  for (const SubLayerWeights& layer : block) {
+    if (!layer.post_norm.empty()) return "outputs of sub-layers are normalised";
+    if (layer.multiplier != 1) return "outputs of sub-layers are multiplied";
+  }
+  const LinearLayer* const without_bias[] = {&attention.o, &feed_forward.gate_up[0],
+                                             &feed_forward.gate_up[1], &feed_forward.down};
+  for (const LinearLayer* each : without_bias) {
+    if (!each->weights.bias.empty()) return "a layer other than q, k and v has a bias";
     if (each->weights.w.is_split()) return "weights are in several parts";
+  }
+  for (const LinearLayer& each : attention.qkv) {
+    if (each.weights.w.is_split()) return "weights are in several parts";
   }
   return nullptr;
 }
@@ -40,21 +53,22 @@ DecodeLayer decode_layer(Recording& recording, const BlockWeights& block) {
   const CacheTensors& cache = *recording.cache(attention.cache_index);
   const auto lora = [&](const LinearLayer& layer) { return recording.adapted(layer).lora; };
   return {.input_norm = block[0].norm,
-          .q = attention.q.weights.w.whole(),
-          .k = attention.k.weights.w.whole(),
-          .v = attention.v.weights.w.whole(),
+          .q = attention.qkv[0].weights.w.whole(),
+          .k = attention.qkv[1].weights.w.whole(),
+          .v = attention.qkv[2].weights.w.whole(),
           .o = attention.o.weights.w.whole(),
           .output_norm = block[1].norm,
-          .gate = feed_forward.gate.weights.w.whole(),
-          .up = feed_forward.up.weights.w.whole(),
+          .gate = feed_forward.gate_up[0].weights.w.whole(),
+          .up = feed_forward.gate_up[1].weights.w.whole(),
           .down = feed_forward.down.weights.w.whole(),
           .key_cache = cache.keys,
           .value_cache = cache.values,
-          .q_bias = attention.q.weights.bias,
-          .k_bias = attention.k.weights.bias,
-          .v_bias = attention.v.weights.bias,
-          .loras = {lora(attention.q), lora(attention.k), lora(attention.v), lora(attention.o),
-                    lora(feed_forward.gate), lora(feed_forward.up), lora(feed_forward.down)}};
+          .q_bias = attention.qkv[0].weights.bias,
+          .k_bias = attention.qkv[1].weights.bias,
+          .v_bias = attention.qkv[2].weights.bias,
+          .loras = {lora(attention.qkv[0]), lora(attention.qkv[1]), lora(attention.qkv[2]),
+                    lora(attention.o), lora(feed_forward.gate_up[0]), lora(feed_forward.gate_up[1]),
+                    lora(feed_forward.down)}};
 }
 
 }  // namespace
@@ -72,7 +86,7 @@ std::variant<DecodeLayers, std::string> decode_layers_of(Recording& recording) {
   const AttentionLayerSpec& shared = std::get<AttentionWeights>(blocks.front()[0].f).spec;
   const Recording::KeyRanges ranges = recording.key_ranges(shared);
   DecodeLayers decode{.layers = {},
-                      .rope_table = recording.rope_table(shared.rope),
+                      .rope_table = recording.rope_table(*shared.rope),
                       .position = recording.row_inputs().positions,
                       .first = ranges.first,
                       .last = ranges.last,

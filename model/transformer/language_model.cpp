@@ -58,23 +58,34 @@ class Loader {
     count(weight.bytes(), view.bytes.size());
     return weight;
   }
-  // Returns a vector as f32 for any storage type: norms and biases are small.
-  Tensor vector(const std::string& name, std::int64_t elements) {
+  // Returns a vector times `scale`, as f32 for any storage type: norms and biases are small.
+  Tensor vector(const std::string& name, std::int64_t elements, float scale = 1) {
     const WeightView view = files_.get(name, {elements});
     std::vector<std::byte> ordered;
-    const std::vector<float> values =
+    std::vector<float> values =
         to_float(view.type, in_order(view, ordered), static_cast<std::size_t>(elements));
+    for (float& value : values) value = (value + view.offset) * scale;
     Tensor tensor = context_.upload<float>({elements}, DType::f32, values, MemoryTag::weights);
     count(tensor.bytes(), view.bytes.size());
     return tensor;
+  }
+
+  // Also multiplied by the scale of the logits, which are linear in it.
+  Tensor final_norm() {
+    prefix_.clear();
+    const ModelConfig& c = files_.config();
+    return norm(c.final_norm, static_cast<float>(c.logit_scale));
   }
 
   BlockWeights block(std::size_t layer) {
     prefix_ = fmt::format("model.layers.{}.", layer);
     BlockWeights block;
     for (const SubLayerSpec& spec : files_.config().blocks[layer]) {
-      SubLayerWeights weights{.norm = norm(spec.norm), .f = {}};
+      SubLayerWeights weights;
+      weights.norm = norm(spec.norm);
       std::visit([&](const auto& f) { weights.f = load(f); }, spec.f);
+      weights.post_norm = norm(spec.post_norm);
+      weights.multiplier = static_cast<float>(spec.multiplier);
       block.push_back(std::move(weights));
     }
     return block;
@@ -83,10 +94,17 @@ class Loader {
   std::size_t bytes() const { return bytes_; }
 
  private:
-  Tensor norm(const NormSpec& spec) {
-    return vector(prefix_ + spec.names.hugging_face + ".weight", spec.width);
+  Tensor norm(const NormSpec& spec, float scale = 1) {
+    return vector(prefix_ + spec.names.hugging_face + ".weight", spec.width, scale);
   }
   Tensor norm(const std::optional<NormSpec>& spec) { return spec ? norm(*spec) : Tensor(); }
+  std::vector<LinearLayer> linears(const std::optional<LinearSpec>& joined,
+                                   std::initializer_list<const LinearSpec*> separate) {
+    if (joined) return {linear(*joined)};
+    std::vector<LinearLayer> layers;
+    for (const LinearSpec* spec : separate) layers.push_back(linear(*spec));
+    return layers;
+  }
   LinearLayer linear(const LinearSpec& spec) {
     LinearLayer layer{
         .path = prefix_ + spec.names.hugging_face, .number = linears_++, .weights = {}};
@@ -96,9 +114,7 @@ class Loader {
   }
   AttentionWeights load(const AttentionLayerSpec& spec) {
     AttentionWeights weights{.spec = spec,
-                             .q = linear(spec.q),
-                             .k = linear(spec.k),
-                             .v = linear(spec.v),
+                             .qkv = linears(spec.qkv, {&spec.q, &spec.k, &spec.v}),
                              .o = linear(spec.o),
                              .q_norm = norm(spec.q_norm),
                              .k_norm = norm(spec.k_norm),
@@ -106,8 +122,9 @@ class Loader {
     return weights;
   }
   FeedForwardWeights load(const FeedForwardLayerSpec& spec) {
-    return {
-        .spec = spec, .gate = linear(spec.gate), .up = linear(spec.up), .down = linear(spec.down)};
+    return {.spec = spec,
+            .gate_up = linears(spec.gate_up, {&spec.gate, &spec.up}),
+            .down = linear(spec.down)};
   }
 
   static std::span<const std::byte> bytes_of_rows(const WeightView& view, const RowRange& rows) {
@@ -250,10 +267,12 @@ void require_known(const ModelConfig& config, const std::vector<std::string>& ta
 const LinearLayer* find_linear(const SubLayerWeights& layer, std::string_view path) {
   std::vector<const LinearLayer*> all;
   if (const auto* attention = std::get_if<AttentionWeights>(&layer.f)) {
-    all = {&attention->q, &attention->k, &attention->v, &attention->o};
+    for (const LinearLayer& each : attention->qkv) all.push_back(&each);
+    all.push_back(&attention->o);
   } else {
     const auto& feed_forward = std::get<FeedForwardWeights>(layer.f);
-    all = {&feed_forward.gate, &feed_forward.up, &feed_forward.down};
+    for (const LinearLayer& each : feed_forward.gate_up) all.push_back(&each);
+    all.push_back(&feed_forward.down);
   }
   const auto at = std::ranges::find(all, path, [](const LinearLayer* each) { return each->path; });
   return at == all.end() ? nullptr : *at;
@@ -271,7 +290,7 @@ LanguageModel::LanguageModel(Context& context, const WeightFiles& files, const L
   for (std::size_t layer = 0; layer < c.blocks.size(); ++layer) {
     blocks_.push_back(loader.block(layer));
   }
-  final_norm_ = loader.vector("model.norm.weight", c.hidden_size);
+  final_norm_ = loader.final_norm();
   head_ =
       c.tied_head ? embeddings_ : loader.matrix("lm_head.weight", {c.vocabulary, c.hidden_size});
   weight_bytes_ = loader.bytes();
@@ -301,7 +320,7 @@ Tensor LanguageModel::rope_table(const RopeSpec& rope, std::int64_t positions) {
 
 void LanguageModel::prepare_rope_tables(std::int64_t positions) {
   for (const AttentionLayerSpec* attention : attentions_of(config_)) {
-    (void)rope_table(attention->rope, positions);
+    if (attention->rope) (void)rope_table(*attention->rope, positions);
   }
 }
 

@@ -19,18 +19,22 @@ struct LinearLayer {
 
 struct AttentionWeights {
   AttentionLayerSpec spec;
-  LinearLayer q, k, v, o;
+  std::vector<LinearLayer> qkv;  // q, k and v, or one layer of all three
+  LinearLayer o;
   Tensor q_norm, k_norm;        // [E], or empty
   std::size_t cache_index = 0;  // of its keys and values, among the attention layers of the model
 };
 
 struct FeedForwardWeights {
   FeedForwardLayerSpec spec;
-  LinearLayer gate, up, down;
+  std::vector<LinearLayer> gate_up;  // gate and up, or one layer of both
+  LinearLayer down;
 };
 
 struct SubLayerWeights {
-  Tensor norm;  // [D]
+  Tensor norm;       // [D]
+  Tensor post_norm;  // [D], or empty
+  float multiplier = 1;
   std::variant<AttentionWeights, FeedForwardWeights> f;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "clora/ops/rowwise/add.hpp"
 #include "clora/ops/rowwise/embedding.hpp"
 #include "clora/ops/rowwise/rms_norm.hpp"
 #include "ops/activations.hpp"
@@ -14,6 +15,8 @@ RecordedModel::RecordedModel(Recording& recording, const ModelInputs& inputs)
   Batch& batch = recording.batch();
   const Tensor x = rows_of_stream(recording.rows(), "embeddings");
   record_embedding(batch, x, inputs.ids, model.embeddings());
+  const auto scale = static_cast<float>(model.config().embedding_scale);
+  if (scale != 1) record_add(batch, x, {}, x, scale);
   const bool fused = inputs.fused_blocks && inputs.fused_blocks(x);
   selected_rows_ = fused ? x : record_blocks(x);
   if (!inputs.selected.empty()) {
@@ -32,15 +35,28 @@ Tensor RecordedModel::rows_of_stream(std::int64_t rows, std::string_view name) {
 Tensor RecordedModel::record_blocks(Tensor x) {
   for (const BlockWeights& block : recording_.model().blocks()) {
     for (const SubLayerWeights& weights : block) {
-      ResidualLayer& layer = layers_.emplace_back(&weights, make_sub_layer(recording_, weights), x);
+      ResidualLayer& layer =
+          layers_.emplace_back(&weights, make_sub_layer(recording_, weights), x, Tensor());
       const Tensor h = recording_.rms_norm(x, weights.norm, "normed");
       const Tensor y = recording_.like(x, "residual stream");
-      layer.f->record_forward(y, h, x);
+      record_layer(layer, y, h);
       if (!recording_.trains()) layer = {};
       x = y;
     }
   }
   return x;
+}
+
+void RecordedModel::record_layer(ResidualLayer& layer, const Tensor& y, const Tensor& h) {
+  const SubLayerWeights& weights = *layer.weights;
+  const bool plain = weights.post_norm.empty() && weights.multiplier == 1;
+  if (plain) return layer.f->record_forward(y, h, layer.x);
+  layer.output = recording_.activation(layer.x.shape(), "sub-layer");
+  layer.f->record_forward(layer.output, h, {});
+  const Tensor normed = weights.post_norm.empty()
+                            ? layer.output
+                            : recording_.rms_norm(layer.output, weights.post_norm, "post norm");
+  record_add(recording_.batch(), y, layer.x, normed, weights.multiplier);
 }
 
 RecordedModel::StreamGradient RecordedModel::record_output_backward(const Tensor& doutput,
@@ -57,11 +73,26 @@ RecordedModel::StreamGradient RecordedModel::record_output_backward(const Tensor
   return dx;
 }
 
+Tensor RecordedModel::gradient_of_output(const ResidualLayer& layer, const StreamGradient& dy) {
+  const SubLayerWeights& weights = *layer.weights;
+  if (layer.output.empty()) return dy.for_products();
+  Tensor scaled = dy.d;
+  if (weights.multiplier != 1) {
+    scaled = recording_.activation(dy.d.shape(), "d multiplied");
+    record_add(recording_.batch(), scaled, {}, dy.d, weights.multiplier);
+  }
+  if (weights.post_norm.empty()) return scaled;
+  const Tensor doutput = recording_.activation(dy.d.shape(), "d sub-layer");
+  record_rms_norm_backward(recording_.batch(), doutput, scaled, layer.output, weights.post_norm, {},
+                           recording_.epsilon());
+  return doutput;
+}
+
 void RecordedModel::record_layer_backward(const ResidualLayer& layer, const StreamGradient& dy,
                                           bool wants_dx) {
   Batch& batch = recording_.batch();
   const Tensor dh = wants_dx ? recording_.like(layer.x, "d normed") : Tensor();
-  const auto pending = layer.f->record_backward(dh, dy.for_products());
+  const auto pending = layer.f->record_backward(dh, gradient_of_output(layer, dy));
   const Tensor h = recording_.activation(layer.x.shape(), "normed recomputed");
   if (wants_dx) {
     record_rms_norm_backward(batch, dy.d, dh, layer.x, layer.weights->norm, dy.d,

@@ -1,7 +1,7 @@
 // RecordedModel: one pass through a model in a batch. Training, evaluation, prompts and decoding
 // record the same pass:
 //
-//   x = embeddings of the ids;  x += f(rms_norm(x)) for each sub-layer of each block
+//   x = embeddings of the ids;  each sub-layer of each block adds to it (BlockSpec)
 //   output = rms_norm(the selected rows of x)
 //
 // The head and what follows it are the caller's. The backward recomputes the norms' outputs in the
@@ -37,11 +37,12 @@ class RecordedModel {
   void record_backward(const Tensor& doutput, const Tensor& place);
 
  private:
-  // x = x + f(rms_norm(x)), with what its backward needs.
+  // x = x + multiplier post_norm(f(rms_norm(x))), with what its backward needs.
   struct ResidualLayer {
     const SubLayerWeights* weights;
     std::unique_ptr<SubLayer> f;
-    Tensor x;  // [T, D], the input
+    Tensor x;       // [T, D], the input
+    Tensor output;  // [T, D], f's; empty unless a norm or a factor follows
   };
   // The gradient of the residual stream.
   struct StreamGradient {
@@ -51,7 +52,11 @@ class RecordedModel {
   };
 
   Tensor record_blocks(Tensor x);
+  // y = the layer's output, h its normed input.
+  void record_layer(ResidualLayer& layer, const Tensor& y, const Tensor& h);
   StreamGradient record_output_backward(const Tensor& doutput, const Tensor& place);
+  // The gradient of f's output from that of the layer's.
+  Tensor gradient_of_output(const ResidualLayer& layer, const StreamGradient& dy);
   // dy becomes the gradient of the layer's input if wants_dx.
   void record_layer_backward(const ResidualLayer& layer, const StreamGradient& dy, bool wants_dx);
   Tensor rows_of_stream(std::int64_t rows, std::string_view name);

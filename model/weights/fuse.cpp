@@ -33,6 +33,7 @@ std::vector<float> fused_values(const WeightView& view, const Adapter& adapter) 
   std::vector<float> values = needs_reordering(view)
                                   ? to_float(view.type, in_half_split_order(view), elements)
                                   : to_float(view.type, view.bytes, elements);
+  for (float& value : values) value = value + view.offset - view.hugging_face_offset;
   std::string_view path = view.name;
   if (path.ends_with(kWeight)) path.remove_suffix(kWeight.size());
   if (adapter.find(path) != nullptr) merge_into(values, read_lora(adapter, path));

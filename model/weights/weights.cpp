@@ -24,7 +24,10 @@ class BlockNeeds {
   }
 
  private:
-  void add(const NormSpec& norm) { add(norm.names, ".weight", {norm.width}, 0); }
+  void add(const NormSpec& norm) {
+    add(norm.names, ".weight", {norm.width}, 0);
+    needs_.back().plus_one = norm.plus_one;
+  }
   void add(const LinearSpec& linear) {
     add(linear.names, ".weight", {linear.outputs, linear.inputs}, linear.rotated_head_dim);
     if (linear.has_bias) add(linear.names, ".bias", {linear.outputs}, linear.rotated_head_dim);
@@ -103,7 +106,9 @@ std::vector<WeightNeed> weight_needs(const ModelConfig& config) {
     BlockNeeds block(needs, layer);
     for (const SubLayerSpec& each : config.blocks[layer]) block.add(each);
   }
-  needs.push_back({"model.norm.weight", "output_norm.weight", {config.hidden_size}});
+  const TensorNames& norm = config.final_norm.names;
+  needs.push_back({norm.hugging_face + ".weight", norm.gguf + ".weight", {config.hidden_size}});
+  needs.back().plus_one = config.final_norm.plus_one;
   if (!config.tied_head) needs.push_back({std::string(kHead), "output.weight", matrix});
   return needs;
 }
@@ -122,10 +127,12 @@ WeightFiles WeightFiles::open(const std::filesystem::path& path) {
   if (config.tied_head) resolve_tied_head(stored, store->sources.config_file);
   for (const WeightNeed& need : store->needs) {
     check_weight(stored, need, path);
-    const auto at = store->weights.insert(stored.extract(need.name)).position;
+    WeightView& view = store->weights.insert(stored.extract(need.name)).position->second.view;
     if (config.rope_layout == RopeLayout::interleaved) {
-      at->second.view.interleaved_head_dim = need.rotated_head_dim;
+      view.interleaved_head_dim = need.rotated_head_dim;
     }
+    view.hugging_face_offset = need.plus_one ? 1.0F : 0.0F;
+    view.offset = store->sources.gguf ? 0 : view.hugging_face_offset;
   }
   // An additional tensor (a bias, a scale, an expert) would change the result.
   if (!stored.empty()) {

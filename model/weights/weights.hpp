@@ -35,6 +35,9 @@ struct WeightView {
   // The head dim, if the rows are heads with adjacent rotary pairs
   // (model/weights/rotary_order.hpp).
   std::int64_t interleaved_head_dim = 0;
+  // What is added to the stored values, and what would be if the file were Hugging Face's.
+  float offset = 0;
+  float hugging_face_offset = 0;
   std::span<const std::byte> bytes;
   std::filesystem::path file;
   std::shared_ptr<const void> mapping;  // keeps `bytes` alive
@@ -46,6 +49,7 @@ struct WeightNeed {
   std::string gguf_name;
   Shape shape;
   std::int64_t rotated_head_dim = 0;  // as in LinearSpec
+  bool plus_one = false;              // as in NormSpec
 };
 
 // Returns the tensors of a model with this configuration, in the order of computation; a tied head

@@ -24,8 +24,15 @@ constexpr std::int64_t kMaxVecs = 8;     // per item; more of two rows exceed th
 constexpr std::size_t kRowsGroup = 128;  // items per group, shared by several short rows
 constexpr std::size_t kMaxRowItems = 256;
 
+Defines formula_of(const VariantKernel& kernel) {
+  Defines defines;
+  if (!kernel.formula.empty()) defines.set(kernel.formula);
+  return defines;
+}
+
 Launch cpu_launch(Context& context, const VariantKernel& kernel, std::int64_t parts) {
-  return {context.kernel(fmt::format("{}_cpu.cl", kernel.stem), kernel.cpu_function),
+  return {context.kernel(fmt::format("{}_cpu.cl", kernel.stem), kernel.cpu_function,
+                         formula_of(kernel)),
           single_item_groups(cpu_groups(context.device(), parts)),
           {},
           {}};
@@ -44,7 +51,7 @@ std::int64_t vec_size_of(const VariantKernel& kernel, std::int64_t run) {
 }
 
 Defines defines_of(const VariantKernel& kernel, std::int64_t vec_size) {
-  Defines defines;
+  Defines defines = formula_of(kernel);
   defines.set("VEC_SIZE", vec_size);
   for (const ActivationType& each : kernel.types) defines.set(each.define, name_of(each.type));
   for (const std::string_view flag : kernel.flags) defines.set(flag);
@@ -72,7 +79,9 @@ const char* cpu_refusal(const Context&, const RowProblem& p) {
 }
 bool cpu_passed(Context& context, const RowProblem& p) {
   const std::string file = fmt::format("{}_cpu.cl", p.kernel.stem);
-  return passed_self_test(context, {file, p.kernel.cpu_function}, p.cpu_test);
+  const std::string options = formula_of(p.kernel).text();
+  return passed_self_test(context, {file, p.kernel.cpu_function, kF32Tolerance, options},
+                          p.cpu_test);
 }
 
 const char* ptx_refusal(const Context&, const RowProblem& p) {

@@ -27,6 +27,7 @@ struct VariantKernel {
   std::string_view cpu_function = {};        // in STEM_cpu.cl; empty: none supports these types
   std::vector<ActivationType> types;         // in STEM.cl
   std::vector<std::string_view> flags = {};  // further -D of STEM.cl without a value
+  std::string_view formula = {};             // the same of both files, or empty
   // On a CPU, STEM.cl processes f32 singly: its compiler forms wider vectors than VEC_SIZE.
   bool singly_on_cpus = false;
 };

@@ -1,6 +1,8 @@
 #include "clora/ops/rowwise/rope.hpp"
 
+#include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "ops/activations.hpp"
 #include "ops/dispatch/variant_launch.hpp"
@@ -17,9 +19,15 @@ void require_shapes(const Tensor& y, const Tensor& x, const Tensor& positions,
           "rope: x must be [T, H, E] with an even head dim E, got {}", x.text());
   require_tensor("rope", "y", y, x.shape(), x.type());
   require_tensor("rope", "positions", positions, {x.shape()[0]}, DType::i32);
-  require(!table.empty() && table.shape().rank() == 3, "rope: table must be f32 [P, {}, 2], got {}",
-          x.shape().last() / 2, table.empty() ? "nothing" : table.text());
-  require_tensor("rope", "table", table, {table.shape()[0], x.shape().last() / 2, 2});
+  const std::int64_t half_dim = x.shape().last() / 2;
+  const bool is_table = !table.empty() && table.shape().rank() == 3;
+  const std::int64_t pairs = is_table ? std::min(half_dim, table.shape()[1]) : half_dim;
+  require(is_table && pairs > 0, "rope: table must be f32 [P, {}, 2], got {}", half_dim,
+          table.empty() ? "nothing" : table.text());
+  require_tensor("rope", "table", table, {table.shape()[0], pairs, 2});
+  require(pairs == half_dim || same_begin(x, y),
+          "rope: a table of {} pairs rotates a part of heads of dim {}, so y must be x", pairs,
+          x.shape().last());
 }
 
 void test_rope(SelfTest& test) {
@@ -39,11 +47,11 @@ struct Rotation {
   RopeLayout layout;
   RopeDirection direction;
 
+  // Pairs of a head that are rotated.
+  std::int32_t half_dim() const { return static_cast<std::int32_t>(table.shape()[1]); }
   float sign() const { return direction == RopeDirection::forward ? 1.0F : -1.0F; }
   std::int32_t stride() const { return layout == RopeLayout::half_split ? 1 : 2; }
-  std::int32_t partner(std::int32_t half_dim) const {
-    return layout == RopeLayout::half_split ? half_dim : 1;
-  }
+  std::int32_t partner() const { return layout == RopeLayout::half_split ? half_dim() : 1; }
   std::string label() const {
     return direction == RopeDirection::forward ? "rope/forward" : "rope/backward";
   }
@@ -52,13 +60,13 @@ struct Rotation {
 void record_cpu(Batch& batch, const VariantKernel& kernel, const RopeTensors& t,
                 const Rotation& rotation) {
   const std::int64_t tokens = t.x.shape()[0];
-  const auto half_dim = static_cast<std::int32_t>(t.x.shape().last() / 2);
-  Launch launch = rows_launch(batch.context(), kernel, tokens, half_dim, test_rope);
+  Launch launch = rows_launch(batch.context(), kernel, tokens, rotation.half_dim(), test_rope);
   launch.cost = rope_cost(t.x.shape());
   launch.label = rotation.label();
   batch.launch(std::move(launch), t.y, t.x, rotation.positions, rotation.table, tokens,
-               static_cast<std::int32_t>(t.x.shape()[1]), half_dim, rotation.stride(),
-               rotation.partner(half_dim), rotation.sign());
+               static_cast<std::int32_t>(t.x.shape()[1]),
+               static_cast<std::int32_t>(t.x.shape().last()), rotation.half_dim(),
+               rotation.stride(), rotation.partner(), rotation.sign());
 }
 
 std::uint32_t narrow_pairs(std::int64_t pairs) {
@@ -68,11 +76,10 @@ std::uint32_t narrow_pairs(std::int64_t pairs) {
 }
 
 // The last arguments of the portable kernels.
-void add_rotation(std::vector<Argument>& arguments, const Rotation& rotation,
-                  std::uint32_t half_dim) {
-  const auto partner =
-      static_cast<std::uint32_t>(rotation.partner(static_cast<std::int32_t>(half_dim)));
-  arguments.insert(arguments.end(), {half_dim, rotation.stride(), partner, rotation.sign()});
+void add_rotation(std::vector<Argument>& arguments, const Rotation& rotation) {
+  arguments.insert(arguments.end(),
+                   {static_cast<std::uint32_t>(rotation.half_dim()), rotation.stride(),
+                    static_cast<std::uint32_t>(rotation.partner()), rotation.sign()});
 }
 
 void record_portable(Batch& batch, VariantKernel kernel, const RopeTensors& t,
@@ -81,8 +88,8 @@ void record_portable(Batch& batch, VariantKernel kernel, const RopeTensors& t,
   const std::int64_t heads = t.x.shape()[1];
   const bool of_two = !more.x.empty();
   const std::int64_t more_heads = of_two ? more.x.shape()[1] : 0;
-  const std::uint32_t pairs = narrow_pairs(tokens * (heads + more_heads) * (width / 2));
-  const auto half_dim = static_cast<std::uint32_t>(width / 2);
+  const std::int64_t half_dim = rotation.half_dim();
+  const std::uint32_t pairs = narrow_pairs(tokens * (heads + more_heads) * half_dim);
   const bool in_place = same_begin(t.x, t.y) && (!of_two || same_begin(more.x, more.y));
   std::vector<Argument> arguments;
   arguments.reserve(16);
@@ -92,11 +99,11 @@ void record_portable(Batch& batch, VariantKernel kernel, const RopeTensors& t,
   if (of_two && !in_place) arguments.emplace_back(more.x);
   arguments.insert(arguments.end(),
                    {rotation.positions, rotation.table, pairs, static_cast<std::uint32_t>(heads),
-                    static_cast<std::uint32_t>(more_heads)});
-  add_rotation(arguments, rotation, half_dim);
+                    static_cast<std::uint32_t>(more_heads), static_cast<std::uint32_t>(width)});
+  add_rotation(arguments, rotation);
   if (in_place) kernel.flags.push_back("IN_PLACE");
   if (of_two) kernel.flags.push_back("OF_TWO");
-  Launch launch = flat_launch(batch.context(), kernel, pairs, half_dim, test_rope);
+  Launch launch = flat_launch(batch.context(), kernel, pairs, std::gcd(half_dim, width), test_rope);
   launch.cost = rope_cost({tokens, heads + more_heads, width}, t.x.type());
   launch.label = rotation.label();
   batch.record(std::move(launch), std::move(arguments));
@@ -117,6 +124,7 @@ void record_either(Batch& batch, const RopeTensors& t, const RopeTensors& more,
 void require_parts(const RopeOfParts& t, const Rotation& rotation) {
   require_shapes(t.queries, t.queries, rotation.positions, rotation.table);
   const Shape& shape = t.queries.shape();
+  require_tensor("rope", "table", rotation.table, {rotation.table.shape()[0], shape.last() / 2, 2});
   const std::int64_t key_heads =
       t.keys.empty() || t.keys.shape().rank() != 3 ? 0 : t.keys.shape()[1];
   require(key_heads > 0 && shape[1] % key_heads == 0,
@@ -190,7 +198,7 @@ void record_rope_of_parts(Batch& batch, const RopeOfParts& t, const Tensor& posi
                                   static_cast<std::uint32_t>(tokens),
                                   static_cast<std::uint32_t>(heads),
                                   static_cast<std::uint32_t>(key_heads)};
-  add_rotation(arguments, rotation, half_dim);
+  add_rotation(arguments, rotation);
   Launch launch = flat_launch(batch.context(), kernel, pairs, half_dim, test_rope);
   launch.cost = rope_of_parts_cost(shape, key_heads, t.queries.type());
   launch.label = rotation.label();

@@ -1,7 +1,8 @@
 // rope: rotary position embedding (Su et al., 2021). Each pair (x_i, x_j) of a head is rotated by
 // the angle of its position and pair: (x_i c - x_j s, x_i s + x_j c). The cosines and sines come
 // from a table that the host computes in double (model/transformer/rope_table.hpp), so that base,
-// scaling and long positions are exact.
+// scaling and long positions are exact. A table of fewer than E/2 pairs rotates as many pairs, of
+// the first elements of each head; the others keep their values.
 #pragma once
 
 #include "clora/runtime/commands/batch.hpp"
@@ -16,7 +17,8 @@ enum class RopeLayout {
 enum class RopeDirection { forward, backward };  // backward rotates by -angle: the gradient
 
 // y [T, H, E] = rotated x [T, H, E], both f32 or both bf16; y may be x. positions [T] i32, each in
-// [0, P); table [P, E/2, 2] f32 holds cosine and sine. REQUIRES: E even.
+// [0, P); table [P, R, 2] f32 holds cosine and sine of R pairs, at most E/2. Pairs in the
+// half_split layout are (i, i + R). REQUIRES: E even; y is x if R is less than E/2.
 void record_rope(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& positions,
                  const Tensor& table, RopeLayout layout, RopeDirection direction);
 
@@ -31,7 +33,8 @@ void record_rope_of_two(Batch& batch, const RopeTensors& first, const RopeTensor
                         RopeDirection direction);
 
 // Gradients of an attention in which those of keys and values are parts, one per query head
-// (record_attention_backward_in_parts()). All f32 or all bf16, E even, H a multiple of G.
+// (record_attention_backward_in_parts()). All f32 or all bf16, E even, H a multiple of G; the table
+// has E/2 pairs.
 struct RopeOfParts {
   Tensor queries;                 // [T, H, E], rotated in place
   Tensor keys, values;            // [T, G, E], overwritten

@@ -10,20 +10,25 @@ namespace {
 
 constexpr std::int64_t kTestElements = 9001;  // several groups
 
-void test_forward(SelfTest& test, DType type, bool saves) {
+void test_forward(SelfTest& test, DType type, bool saves, GateFunction function) {
   const Shape shape{kTestElements};
   const Tensor y = test.output(shape);
   const SwigluSaved saved =
       saves ? SwigluSaved{test.output(shape, DType::bf16), test.output(shape, DType::bf16)}
             : SwigluSaved{};
-  record_swiglu(test.batch(), y, test.input(shape, 8, type), test.input(shape, 1, type), saved);
+  record_swiglu(test.batch(), y, test.input(shape, 8, type), test.input(shape, 1, type), saved,
+                function);
 }
 
-void test_backward(SelfTest& test, DType type, bool recompute) {
+void test_backward(SelfTest& test, DType type, bool recompute, GateFunction function) {
   const Shape shape{kTestElements};
   const Tensor y = recompute ? test.output(shape) : Tensor();
   record_swiglu_backward(test.batch(), test.output(shape), test.output(shape), test.input(shape),
-                         test.input(shape, 8, type), test.input(shape, 1, type), y);
+                         test.input(shape, 8, type), test.input(shape, 1, type), y, function);
+}
+
+std::string_view formula_of(GateFunction function) {
+  return function == GateFunction::gelu ? "GELU" : "";
 }
 
 // The function in swiglu_cpu.cl; empty unless y is f32 and gate f32 or bf16.
@@ -95,7 +100,7 @@ Cost swiglu_backward_cost(const Shape& dy, DType gate_type, DType dy_type, DType
 }
 
 void record_swiglu(Batch& batch, const Tensor& y, const Tensor& gate, const Tensor& up,
-                   const SwigluSaved& saved) {
+                   const SwigluSaved& saved, GateFunction function) {
   const DType type = type_of_pair("gate", gate, "up", up, gate.shape());
   require_any_activation("swiglu", "y", y, gate.shape());
   require_apart("y", y, gate, up);
@@ -106,9 +111,10 @@ void record_swiglu(Batch& batch, const Tensor& y, const Tensor& gate, const Tens
                              .function = saves ? "swiglu_forward_saving" : "swiglu_forward",
                              .cpu_function = cpu_forward(type, y.type(), saves),
                              .types = {{"GATE_TYPE", type}, {"Y_TYPE", y.type()}},
+                             .formula = formula_of(function),
                              .singly_on_cpus = true};
   Launch launch = flat_launch(batch.context(), kernel, n, n,
-                              [=](SelfTest& test) { test_forward(test, type, saves); });
+                              [=](SelfTest& test) { test_forward(test, type, saves, function); });
   launch.cost = swiglu_cost(gate.shape(), type, saves, y.type());
   launch.label = "swiglu/forward";
   std::vector<Argument> arguments{y, gate, up};
@@ -118,7 +124,8 @@ void record_swiglu(Batch& batch, const Tensor& y, const Tensor& gate, const Tens
 }
 
 void record_swiglu_backward(Batch& batch, const Tensor& dgate, const Tensor& dup, const Tensor& dy,
-                            const Tensor& gate, const Tensor& up, const Tensor& y) {
+                            const Tensor& gate, const Tensor& up, const Tensor& y,
+                            GateFunction function) {
   const DType type = type_of_pair("gate", gate, "up", up, gate.shape());
   require_backward(dgate, dup, dy, gate, up, y);
   const bool recompute = !y.empty();
@@ -127,14 +134,16 @@ void record_swiglu_backward(Batch& batch, const Tensor& dgate, const Tensor& dup
       .stem = "swiglu",
       .function = "swiglu_backward",
       .types = {{"GATE_TYPE", type}, {"DY_TYPE", dy.type()}, {"DGATE_TYPE", dgate.type()}},
+      .formula = formula_of(function),
       .singly_on_cpus = true};
   if (recompute) kernel.types.push_back({"Y_TYPE", y.type()});
   const auto is_f32 = [](const Tensor& t) { return t.type() == DType::f32; };
   if (is_f32(dy) && is_f32(dgate) && (!recompute || is_f32(y))) {
     kernel.cpu_function = cpu_backward(type, recompute);
   }
-  Launch launch = flat_launch(batch.context(), kernel, n, n,
-                              [=](SelfTest& test) { test_backward(test, type, recompute); });
+  Launch launch = flat_launch(batch.context(), kernel, n, n, [=](SelfTest& test) {
+    test_backward(test, type, recompute, function);
+  });
   launch.cost = swiglu_backward_cost(gate.shape(), type, dy.type(), dgate.type(),
                                      recompute ? std::optional(y.type()) : std::nullopt);
   launch.label = "swiglu/backward";

@@ -73,6 +73,47 @@ class Rope : public test::OpTest {
 };
 INSTANTIATE_TEST_SUITE_P(Variants, Rope, test::all_variants(), test::variant_name);
 
+// Heads of `width` elements of which the first ones are those of `part`.
+std::vector<float> widened(const std::vector<float>& part, std::int64_t part_width,
+                           std::int64_t width) {
+  std::vector<float> all;
+  for (std::size_t begin = 0; begin < part.size(); begin += static_cast<std::size_t>(part_width)) {
+    for (std::int64_t e = 0; e < width; ++e) {
+      all.push_back(e < part_width ? part[begin + static_cast<std::size_t>(e)]
+                                   : static_cast<float>(e));
+    }
+  }
+  return all;
+}
+
+TEST_P(Rope, RotatesTheFirstElementsOfAHeadIfTheTableHasFewerPairs) {
+  for (const auto& [part, width] : {std::pair{48, 64}, {6, 8}, {2, 10}, {32, 96}}) {
+    const Case c(5, 3, part);
+    const Shape shape{5, 3, width};
+    for (const RopeLayout layout : {RopeLayout::half_split, RopeLayout::interleaved}) {
+      const Tensor first = test::upload(context(), shape, widened(c.x, part, width));
+      const Tensor second = test::upload(context(), shape, widened(c.x, part, width));
+      const Tensor again = test::upload(context(), shape, widened(c.x, part, width));
+      run([&](Batch& b) {
+        const Tensor positions = test::upload(context(), {5}, c.positions);
+        const Tensor table = test::upload(context(), {kPositions, part / 2, 2}, c.table);
+        record_rope(b, first, first, positions, table, layout, RopeDirection::backward);
+        record_rope_of_two(b, {second, second}, {again, again}, positions, table, layout,
+                           RopeDirection::forward);
+      });
+      const auto want = [&](double sign) {
+        const auto rotated = c.rotated(layout, sign);
+        return test::to_double(
+            widened(std::vector<float>(rotated.begin(), rotated.end()), part, width));
+      };
+      const std::string what = fmt::format("{} of {}", part, width);
+      test::expect_close(context().read<float>(first), want(-1), kTolerance, what + " backward");
+      test::expect_close(context().read<float>(second), want(1), kTolerance, what);
+      test::expect_close(context().read<float>(again), want(1), kTolerance, what + " of two");
+    }
+  }
+}
+
 TEST_P(Rope, AgreesWithTheReferenceInBothLayoutsAndDirections) {
   for (const Case& c : cases()) {
     for (const RopeLayout layout : {RopeLayout::half_split, RopeLayout::interleaved}) {

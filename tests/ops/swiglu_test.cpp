@@ -117,6 +117,47 @@ TEST_P(Swiglu, BackwardAgreesWithTheReference) {
   }
 }
 
+TEST_P(Swiglu, GegluAgreesWithTheReferenceForwardAndBackward) {
+  for (const Case& c : cases()) {
+    const Output y(context(), c.shape), recomputed(context(), c.shape);
+    const Output dgate(context(), c.shape), dup(context(), c.shape);
+    const SwigluSaved saved{context().allocate(c.shape, DType::bf16, MemoryTag::scratch),
+                            context().allocate(c.shape, DType::bf16, MemoryTag::scratch)};
+    const Output saving(context(), c.shape);
+    run([&](Batch& b) {
+      const Tensor gate = upload(c.shape, c.gate), up = upload(c.shape, c.up);
+      record_swiglu(b, y.tensor(), gate, up, {}, GateFunction::gelu);
+      record_swiglu(b, saving.tensor(), gate, up, saved, GateFunction::gelu);
+      record_swiglu_backward(b, dgate.tensor(), dup.tensor(), upload(c.shape, c.dy), gate, up,
+                             recomputed.tensor(), GateFunction::gelu);
+    });
+    const auto want =
+        reference::geglu(test::to_double(c.dy), test::to_double(c.gate), test::to_double(c.up));
+    test::expect_close(y.values(), want.y, kTolerance, c.shape.text() + " y");
+    test::expect_close(saving.values(), want.y, kTolerance, c.shape.text() + " y, saving");
+    test::expect_close(recomputed.values(), want.y, kTolerance, c.shape.text() + " y again");
+    test::expect_close(dgate.values(), want.dgate, kTolerance, c.shape.text() + " dgate");
+    test::expect_close(dup.values(), want.dup, kTolerance, c.shape.text() + " dup");
+  }
+}
+
+TEST_P(Swiglu, GegluOfGatesFarFromZeroIsFinite) {
+  const std::vector<float> gate = {-1e6F, -1000, -100, -30, 0, 30, 100, 1000, 1e6F};
+  const Shape shape{static_cast<std::int64_t>(gate.size())};
+  const Tensor ones = upload(shape, std::vector<float>(gate.size(), 1.0F));
+  const Output y(context(), shape), dgate(context(), shape), dup(context(), shape);
+  run([&](Batch& b) {
+    const Tensor g = upload(shape, gate);
+    record_swiglu(b, y.tensor(), g, ones, {}, GateFunction::gelu);
+    record_swiglu_backward(b, dgate.tensor(), dup.tensor(), ones, g, ones, {}, GateFunction::gelu);
+  });
+  for (std::size_t i = 0; i < gate.size(); ++i) {
+    const float want = gate[i] > 0 ? gate[i] : 0;
+    EXPECT_NEAR(y.values()[i], want, 1e-6 * want + 1e-20) << gate[i];
+    EXPECT_NEAR(dgate.values()[i], gate[i] > 0 ? 1 : gate[i] < 0 ? 0 : 0.5, 1e-6) << gate[i];
+  }
+}
+
 TEST_P(Swiglu, BackwardOverwritesItsOutputsAndMayDoSoInPlace) {
   const Case c(5, 45);
   const Tensor gate = upload(c.shape, c.gate);

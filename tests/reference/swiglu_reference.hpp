@@ -36,4 +36,31 @@ inline SwigluGradients swiglu_backward(std::span<const double> dy, std::span<con
   return d;
 }
 
+// gelu by its definition with tanh.
+inline double gelu(double g) {
+  const double v = std::sqrt(2 / M_PI) * (g + 0.044715 * g * g * g);
+  return g / 2 * (1 + std::tanh(v));
+}
+
+inline double gelu_derivative(double g) {
+  const double root = std::sqrt(2 / M_PI);
+  const double t = std::tanh(root * (g + 0.044715 * g * g * g));
+  return (1 + t) / 2 + g / 2 * (1 - t * t) * root * (1 + 3 * 0.044715 * g * g);
+}
+
+struct GegluValues {
+  std::vector<double> y, dgate, dup;
+};
+
+inline GegluValues geglu(std::span<const double> dy, std::span<const double> gate,
+                         std::span<const double> up) {
+  GegluValues values;
+  for (std::size_t i = 0; i < dy.size(); ++i) {
+    values.y.push_back(gelu(gate[i]) * up[i]);
+    values.dgate.push_back(dy[i] * up[i] * gelu_derivative(gate[i]));
+    values.dup.push_back(dy[i] * gelu(gate[i]));
+  }
+  return values;
+}
+
 }  // namespace clora::reference

@@ -36,7 +36,8 @@ class ReferenceTransformer {
       const std::vector<float> values =
           needs_reordering(view) ? to_float(view.type, in_half_split_order(view), elements)
                                  : to_float(view.type, view.bytes, elements);
-      weights_[view.name] = {values.begin(), values.end()};
+      Matrix& weight = weights_[view.name] = {values.begin(), values.end()};
+      for (double& value : weight) value += double{view.offset};
     }
     frequencies_ = rope_frequencies(config_.rope);
   }

@@ -1,0 +1,148 @@
+// Every family against transformers and PEFT on a tiny random model (tests/reference/families.py):
+// logits from both formats, ten training steps, and decoding with a cache.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "clora/model/generation/generator.hpp"
+#include "clora/model/training/trainer.hpp"
+#include "clora/model/transformer/forward_pass.hpp"
+#include "model/configuration/family.hpp"
+#include "tests/support/family_models.hpp"
+#include "tests/support/op_test.hpp"
+#include "tests/support/test_models.hpp"
+
+namespace clora {
+namespace {
+
+using nlohmann::json;
+
+std::vector<std::int32_t> ids_of(const json& sequence) {
+  return sequence.at("ids").get<std::vector<std::int32_t>>();
+}
+
+// The logits of the last positions, as many as the reference stores.
+std::vector<double> flat(const json& rows) {
+  std::vector<double> values;
+  for (const json& row : rows) {
+    for (const json& value : row) values.push_back(value.get<double>());
+  }
+  return values;
+}
+
+class FamilyTest : public testing::TestWithParam<test::FamilyModel> {
+ protected:
+  void SetUp() override { test::write_family_model(folder_ / "model", GetParam()); }
+  const json& reference() const { return GetParam().reference; }
+
+  void expect_reference_logits(LanguageModel& model) {
+    ForwardPass forward(model, nullptr);
+    for (const json& sequence : reference().at("sequences")) {
+      const std::vector<double> want = flat(sequence.at("logits"));
+      const std::vector<float> got = forward.logits(ids_of(sequence));
+      ASSERT_GE(got.size(), want.size());
+      const auto skipped = static_cast<std::ptrdiff_t>(got.size() - want.size());
+      test::expect_logits({got.begin() + skipped, got.end()}, want, 1e-4);
+    }
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_P(FamilyTest, HasTheLogitsOfTransformers) {
+  test::OpenModel open(folder_ / "model");
+  EXPECT_TRUE(open.model.config().unread_keys.empty())
+      << fmt::format("{}", fmt::join(open.model.config().unread_keys, ", "));
+  expect_reference_logits(open.model);
+}
+
+TEST_P(FamilyTest, HasTheSameLogitsFromAGgufFile) {
+  for (const json& unsaid : reference().at("gguf_notes").at("unsaid")) {
+    const auto text = unsaid.get<std::string>();
+    if (text.starts_with("the type of the rope")) continue;
+    GTEST_SKIP() << "the format does not store " << text;
+  }
+  test::write_family_gguf(folder_ / "m.gguf", GetParam());
+  test::OpenModel open(folder_ / "m.gguf");
+  expect_reference_logits(open.model);
+}
+
+TEST_P(FamilyTest, DecodesWithItsCacheAsWithoutIt) {
+  test::OpenModel open(folder_ / "model");
+  std::vector<std::int32_t> ids = ids_of(reference().at("sequences").at(1));
+  const std::vector<std::int32_t> decoded =
+      Generator(open.model, nullptr, 64).generate(ids, {.max_tokens = 10}).ids;
+  ForwardPass forward(open.model, nullptr);
+  for (const std::int32_t id : decoded) {
+    const std::vector<float> row = forward.logits(ids, LogitRows::last);
+    EXPECT_EQ(id, std::ranges::max_element(row) - row.begin());
+    ids.push_back(id);
+  }
+}
+
+// The first matrices of families.py.
+void fill_reference_adapter(const Adapter& adapter) {
+  for (const AdapterModule& module : adapter.modules()) {
+    constexpr std::string_view kLayers = "model.layers.";
+    const double block = std::stod(module.site.path.substr(kLayers.size()));
+    std::vector<float> a;
+    for (std::int64_t i = 0; i < module.rank; ++i) {
+      for (std::int64_t j = 0; j < module.site.inputs; ++j) {
+        a.push_back(static_cast<float>(0.02 * std::sin(0.37 * static_cast<double>(i) +
+                                                       0.11 * static_cast<double>(j) + block)));
+      }
+    }
+    adapter.context().write(adapter.weights(module.site.path).a, std::as_bytes(std::span(a)));
+  }
+}
+
+PackedRows two_documents(std::int64_t vocabulary) {
+  std::vector<Record> records;
+  for (const auto& [length, shift] : {std::pair{11, 0}, {9, 5}}) {
+    Record& record = records.emplace_back();
+    for (int i = 0; i < length; ++i) {
+      record.ids.push_back(static_cast<std::int32_t>((i * 37 + 11 + shift) % vocabulary));
+    }
+    record.is_target.assign(record.ids.size(), 1);
+  }
+  return pack_rows(std::span<const Record>(records), 20);
+}
+
+TEST_P(FamilyTest, TrainsTenStepsAsPeftDoes) {
+  const json& want = reference().at("peft");
+  test::OpenModel open(folder_ / "model");
+  const ModelConfig& config = open.model.config();
+  const auto targets = want.at("target_modules").get<std::vector<std::string>>();
+  Adapter adapter(
+      open.model.context(), select_sites(config, targets, 0),
+      {.rank = want.at("rank").get<std::int64_t>(), .alpha = want.at("alpha").get<double>()});
+  fill_reference_adapter(adapter);
+  const PackedRows rows = two_documents(config.vocabulary);
+  Trainer trainer(open.model, adapter, {});
+  for (std::size_t step = 0; step < 10; ++step) {
+    (void)trainer.step(std::span(&rows, 1), want.at("lr").get<double>());
+    const StepResult got = trainer.drain().value();
+    const double loss = want.at("loss").at(step).get<double>();
+    const double norm = want.at("grad_norm").at(step).get<double>();
+    EXPECT_NEAR(got.loss, loss, 5e-5 * loss) << "step " << step;
+    EXPECT_NEAR(got.grad_norm, norm, 3e-4 * norm) << "step " << step;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, FamilyTest, testing::ValuesIn(test::family_models()),
+                         [](const auto& test) { return test.param.name; });
+
+TEST(Families, EachHaveAReference) {
+  const std::vector<test::FamilyModel> models = test::family_models();
+  for (const Family* family : families()) {
+    const bool found = std::ranges::any_of(models, [&](const test::FamilyModel& model) {
+      return model.reference.at("config").at("model_type") == family->name;
+    });
+    EXPECT_TRUE(found) << family->name;
+  }
+}
+
+}  // namespace
+}  // namespace clora

@@ -1,0 +1,144 @@
+#include "tests/support/family_models.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+#include <span>
+#include <stdexcept>
+
+#include "clora/lora/safetensors.hpp"
+#include "clora/model/configuration/model_config.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "clora/runtime/files/json.hpp"
+#include "model/configuration/family.hpp"
+#include "tests/support/gguf_bytes.hpp"
+#include "tests/support/op_test.hpp"
+#include "tests/support/test_models.hpp"
+
+namespace clora::test {
+namespace {
+
+using nlohmann::json;
+
+std::filesystem::path references() {
+  const char* source = std::getenv("CLORA_SOURCE_DIR");
+  return std::filesystem::path(source == nullptr ? "." : source) / "tests/reference/families";
+}
+
+bool has_family(const json& config) {
+  const auto name = config.at("model_type").get<std::string>();
+  return std::ranges::any_of(families(), [&](const Family* each) { return each->name == name; });
+}
+
+std::uint32_t fnv1a(std::string_view text) {
+  std::uint32_t hash = 2166136261U;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
+  return hash;
+}
+
+Shape shape_of(const json& dimensions) {
+  const auto sizes = dimensions.get<std::vector<std::int64_t>>();
+  return Shape(std::span(sizes));
+}
+
+// The rule of families.py.
+std::vector<float> values_of(const std::string& name, const Shape& shape) {
+  std::vector<float> values =
+      random_values(static_cast<std::size_t>(shape.elements()), fnv1a(name), 0.3F);
+  if (name.find("norm") == std::string::npos) return values;
+  for (float& value : values) value += 1;
+  return values;
+}
+
+// Rows of interleaved rotary pairs: llama.cpp's order of q and k.
+std::vector<float> interleaved(const std::vector<float>& rows, std::int64_t count,
+                               std::int64_t heads) {
+  const std::int64_t head_dim = count / heads;
+  const std::size_t width = rows.size() / static_cast<std::size_t>(count);
+  std::vector<float> out(rows.size());
+  for (std::int64_t row = 0; row < count; ++row) {
+    const std::int64_t to = row / head_dim * head_dim + row % head_dim % (head_dim / 2) * 2 +
+                            row % head_dim / (head_dim / 2);
+    std::copy_n(&rows[static_cast<std::size_t>(row) * width], width,
+                &out[static_cast<std::size_t>(to) * width]);
+  }
+  return out;
+}
+
+void add_entry(GgufBytes& gguf, const std::string& key, const json& value) {
+  if (value.is_string()) {
+    gguf.add_text(key, value.get<std::string>());
+  } else if (value.is_boolean()) {
+    gguf.add_raw(key, 7, std::string(1, value.get<bool>() ? '\1' : '\0'));
+  } else if (value.is_number_integer()) {
+    gguf.add_integer(key, value.get<std::uint32_t>());
+  } else if (value.is_number()) {
+    gguf.add_number(key, value.get<float>());
+  } else {
+    throw std::runtime_error("an array in the metadata: " + key);
+  }
+}
+
+void add_tensor(GgufBytes& gguf, const std::string& name, const Shape& shape,
+                const std::vector<float>& values) {
+  std::vector<std::uint64_t> dimensions;
+  for (std::size_t i = shape.rank(); i-- > 0;) {
+    dimensions.push_back(static_cast<std::uint64_t>(shape[i]));
+  }
+  std::string bytes;
+  for (const float value : values) append_scalar(bytes, value);
+  gguf.add_tensor(name, dimensions, 0, bytes);
+}
+
+}  // namespace
+
+std::vector<FamilyModel> family_models() {
+  std::vector<FamilyModel> models;
+  for (const auto& entry : std::filesystem::directory_iterator(references())) {
+    FamilyModel model{entry.path().stem().string(), read_json(entry.path())};
+    if (has_family(model.reference.at("config"))) models.push_back(std::move(model));
+  }
+  std::ranges::sort(models, {}, &FamilyModel::name);
+  return models;
+}
+
+void write_family_model(const std::filesystem::path& folder, const FamilyModel& model) {
+  std::filesystem::create_directories(folder);
+  std::vector<StoredTensor> tensors;
+  for (const auto& [name, shape] : model.reference.at("tensors").items()) {
+    tensors.push_back({name, DType::f32, shape_of(shape), {}});
+  }
+  write_safetensors(folder / "model.safetensors", tensors, {}, [&](std::size_t i) {
+    const std::vector<float> values = values_of(tensors[i].name, tensors[i].shape);
+    const auto bytes = std::as_bytes(std::span(values));
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  });
+  const std::string config = json_text(model.reference.at("config"), 2);
+  write_file_atomically(folder / "config.json", std::as_bytes(std::span(config)));
+}
+
+void write_family_gguf(const std::filesystem::path& path, const FamilyModel& model) {
+  const json& notes = model.reference.at("gguf_notes");
+  std::set<std::string> plus_one;
+  for (const json& name : notes.value("add_one", json::array())) plus_one.insert(name);
+  GgufBytes gguf;
+  for (const auto& [key, value] : model.reference.at("gguf").items()) add_entry(gguf, key, value);
+  for (const auto& [name, gguf_name] : model.reference.at("gguf_tensors").items()) {
+    const Shape shape = shape_of(model.reference.at("tensors").at(name));
+    std::vector<float> values = values_of(name, shape);
+    if (plus_one.contains(name)) {
+      for (float& value : values) value += 1;
+    }
+    if (const auto heads = notes.value("permute", json::object()).value(name, 0); heads > 0) {
+      values = interleaved(values, shape[0], heads);
+    }
+    add_tensor(gguf, gguf_name, shape, values);
+  }
+  for (const auto& [name, list] : notes.value("extra_tensors", json::object()).items()) {
+    const auto values = list.get<std::vector<float>>();
+    add_tensor(gguf, name, {static_cast<std::int64_t>(values.size())}, values);
+  }
+  write_file(path, gguf.bytes());
+}
+
+}  // namespace clora::test
