@@ -47,17 +47,24 @@ struct NormSpec {
 struct RopeScaling {
   enum class Kind {
     none,
-    linear,   // frequency / factor
-    llama3,   // long wavelengths / factor, short ones kept, smooth between (Llama 3.1)
-    factors,  // frequency i / factors[i]: a GGUF file's rope_freqs.weight
+    linear,    // frequency / factor
+    llama3,    // long wavelengths / factor, short ones kept, smooth between (Llama 3.1)
+    yarn,      // the same by the number of rotations (Peng et al., 2023)
+    dynamic,   // a base that grows with the context's length (NTK)
+    longrope,  // frequency i / short_factors[i], or long_factors[i] (Ding et al., 2024)
+    factors,   // frequency i / factors[i]: a GGUF file's rope_freqs.weight
   };
   Kind kind = Kind::none;
   double factor = 1;
-  double low_freq_factor = 1;                  // llama3
-  double high_freq_factor = 4;                 // llama3
-  std::int64_t original_max_positions = 8192;  // llama3
-  std::vector<float> factors;                  // [width / 2]
-  double attention_factor = 1;  // multiplies cosines and sines: GGUF's rope.scaling.attn_factor
+  double low_freq_factor = 1;                      // llama3
+  double high_freq_factor = 4;                     // llama3
+  double beta_fast = 32;                           // yarn
+  double beta_slow = 1;                            // yarn
+  bool truncate = true;                            // yarn: its range is rounded to whole pairs
+  std::int64_t original_max_positions = 8192;      // llama3, yarn, dynamic, longrope
+  std::vector<float> factors;                      // [width / 2]
+  std::vector<float> short_factors, long_factors;  // [width / 2] each
+  double attention_factor = 1;                     // multiplies cosines and sines
 
   bool operator==(const RopeScaling&) const = default;
 };

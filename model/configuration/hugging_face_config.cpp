@@ -39,8 +39,6 @@ void check_quantisation(const HuggingFaceKeys& keys) {
 }
 
 void check_switches(const HuggingFaceKeys& keys) {
-  keys.refuse_if(keys.find_number("partial_rotary_factor").value_or(1) != 1,
-                 "partial_rotary_factor");
   keys.refuse_if(!keys.find_flag("is_causal").value_or(true), "is_causal");
 }
 
@@ -81,6 +79,8 @@ void read_decoder_sizes(const HuggingFaceKeys& keys, const HuggingFaceDefaults& 
 void read_decoder(const HuggingFaceKeys& keys, const HuggingFaceDefaults& defaults,
                   ModelConfig& config) {
   read_decoder_sizes(keys, defaults, config);
+  keys.refuse_if(keys.find_number("partial_rotary_factor").value_or(1) != 1,
+                 "partial_rotary_factor");
   config.rope = read_hugging_face_rope(keys, defaults.rope_base, config.head_dim);
 }
 

@@ -18,7 +18,7 @@ struct HuggingFaceDefaults {
   double rope_base = 10000;
 };
 // The sizes, the norms' epsilon, the number of positions, and whether the head is tied. Refuses
-// attention that is not causal, and a partial rotation.
+// attention that is not causal.
 void read_decoder_sizes(const HuggingFaceKeys& keys, const HuggingFaceDefaults& defaults,
                         ModelConfig& config);
 // The same and the rope.
@@ -26,11 +26,13 @@ void read_decoder(const HuggingFaceKeys& keys, const HuggingFaceDefaults& defaul
                   ModelConfig& config);
 
 // Returns the rope by rope_theta, rope_scaling and rope_parameters; recent files have only the
-// last. Errors: also if two of them are inconsistent.
+// last. partial: width in head dims. Errors: also if two of them are inconsistent, or one has
+// another partial_rotary_factor.
 RopeSpec read_hugging_face_rope(const HuggingFaceKeys& keys, double default_base,
-                                std::int64_t width);
+                                std::int64_t width, double partial = 1);
 // The rope of one dictionary, such as rope_parameters.
-RopeSpec read_rope_dictionary(const JsonKeys& keys, double default_base, std::int64_t width);
+RopeSpec read_rope_dictionary(const HuggingFaceKeys& keys, const JsonKeys& dictionary,
+                              double default_base, std::int64_t width);
 
 // The function of the gate, by `key`. Errors: unsupported for others than silu and gelu in its tanh
 // form.

@@ -33,14 +33,32 @@ nlohmann::ordered_json rope_scaling_json(const ModelConfig& config) {
            config.name);
     scaling = *known;
   }
-  if (config.rope.scaling.attention_factor != 1)
+  const bool has_factor =
+      scaling.kind == RopeScaling::Kind::yarn || scaling.kind == RopeScaling::Kind::longrope;
+  if (scaling.attention_factor != 1 && !has_factor)
     fail(ErrorCode::unsupported,
          "{}: its rope.scaling.attn_factor of {} cannot be expressed by a supported rope type of "
          "config.json",
-         config.name, config.rope.scaling.attention_factor);
+         config.name, scaling.attention_factor);
   if (scaling.kind == RopeScaling::Kind::none) return nullptr;
   if (scaling.kind == RopeScaling::Kind::linear)
     return {{"rope_type", "linear"}, {"factor", scaling.factor}};
+  if (scaling.kind == RopeScaling::Kind::dynamic)
+    return {{"rope_type", "dynamic"}, {"factor", scaling.factor}};
+  if (scaling.kind == RopeScaling::Kind::yarn)
+    return {{"rope_type", "yarn"},
+            {"factor", scaling.factor},
+            {"attention_factor", scaling.attention_factor},
+            {"beta_fast", scaling.beta_fast},
+            {"beta_slow", scaling.beta_slow},
+            {"truncate", scaling.truncate},
+            {"original_max_position_embeddings", scaling.original_max_positions}};
+  if (scaling.kind == RopeScaling::Kind::longrope)
+    return {{"rope_type", "longrope"},
+            {"attention_factor", scaling.attention_factor},
+            {"short_factor", scaling.short_factors},
+            {"long_factor", scaling.long_factors},
+            {"original_max_position_embeddings", scaling.original_max_positions}};
   return {{"rope_type", "llama3"},
           {"factor", scaling.factor},
           {"low_freq_factor", scaling.low_freq_factor},

@@ -32,6 +32,49 @@ double llama3_frequency(double frequency, const RopeScaling& scaling) {
   return share * frequency + (1 - share) * frequency / scaling.factor;
 }
 
+// The share of pair i's frequency that yarn keeps: 1 for pairs that rotate more than beta_fast
+// times in the original context, 0 for those that rotate less than beta_slow times.
+double yarn_kept_share(const RopeSpec& rope, std::int64_t i) {
+  const RopeScaling& scaling = rope.scaling;
+  const auto width = static_cast<double>(rope.width);
+  const auto original = static_cast<double>(scaling.original_max_positions);
+  const auto pair_of = [&](double rotations) {
+    return width * std::log(original / (rotations * 2 * std::numbers::pi)) /
+           (2 * std::log(rope.base));
+  };
+  double low = pair_of(scaling.beta_fast), high = pair_of(scaling.beta_slow);
+  if (scaling.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, width - 1);
+  if (low == high) high += 0.001;  // as transformers
+  return 1 - std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+}
+
+// REQUIRES: at_length().
+double scaled_frequency(const RopeSpec& rope, std::int64_t i, double frequency) {
+  const RopeScaling& scaling = rope.scaling;
+  switch (scaling.kind) {
+    case RopeScaling::Kind::linear:
+      return frequency / scaling.factor;
+    case RopeScaling::Kind::llama3:
+      return llama3_frequency(frequency, scaling);
+    case RopeScaling::Kind::yarn: {
+      const double kept = yarn_kept_share(rope, i);
+      return frequency * kept + frequency / scaling.factor * (1 - kept);
+    }
+    case RopeScaling::Kind::factors:
+      return frequency / double{scaling.factors.at(static_cast<std::size_t>(i))};
+    case RopeScaling::Kind::none:
+    case RopeScaling::Kind::dynamic:
+    case RopeScaling::Kind::longrope:
+      break;
+  }
+  return frequency;
+}
+
 }  // namespace
 
 void check_sizes(const ModelConfig& config, std::string_view file) {
@@ -60,26 +103,30 @@ void check_sizes(const ModelConfig& config, std::string_view file) {
          config.rms_norm_epsilon);
 }
 
+RopeSpec at_length(const RopeSpec& rope, std::int64_t length) {
+  RopeSpec at = rope;
+  RopeScaling& scaling = at.scaling;
+  const bool longer = length > scaling.original_max_positions;
+  if (scaling.kind == RopeScaling::Kind::dynamic) {
+    scaling.kind = RopeScaling::Kind::none;
+    const double ratio =
+        static_cast<double>(length) / static_cast<double>(scaling.original_max_positions);
+    const auto width = static_cast<double>(rope.width);
+    const double stretch = scaling.factor * ratio - (scaling.factor - 1);
+    if (longer) at.base *= std::pow(stretch, width / (width - 2));
+  } else if (scaling.kind == RopeScaling::Kind::longrope) {
+    scaling.kind = RopeScaling::Kind::factors;
+    scaling.factors = longer ? scaling.long_factors : scaling.short_factors;
+  }
+  return at;
+}
+
 std::vector<double> rope_frequencies(const RopeSpec& rope) {
-  const RopeScaling& scaling = rope.scaling;
+  const RopeSpec at = at_length(rope, 0);
   std::vector<double> frequencies;
-  for (std::int64_t i = 0; i < rope.width / 2; ++i) {
-    const double exponent = 2.0 * static_cast<double>(i) / static_cast<double>(rope.width);
-    const double frequency = std::pow(rope.base, -exponent);
-    switch (scaling.kind) {
-      case RopeScaling::Kind::none:
-        frequencies.push_back(frequency);
-        break;
-      case RopeScaling::Kind::linear:
-        frequencies.push_back(frequency / scaling.factor);
-        break;
-      case RopeScaling::Kind::llama3:
-        frequencies.push_back(llama3_frequency(frequency, scaling));
-        break;
-      case RopeScaling::Kind::factors:
-        frequencies.push_back(frequency / double{scaling.factors.at(static_cast<std::size_t>(i))});
-        break;
-    }
+  for (std::int64_t i = 0; i < at.width / 2; ++i) {
+    const double exponent = 2.0 * static_cast<double>(i) / static_cast<double>(at.width);
+    frequencies.push_back(scaled_frequency(at, i, std::pow(at.base, -exponent)));
   }
   return frequencies;
 }

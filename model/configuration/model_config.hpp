@@ -63,7 +63,12 @@ nlohmann::ordered_json to_hugging_face_json(const ModelConfig& config);
 // The attention layers of all blocks, in order. They are those of `config`.
 std::vector<const AttentionLayerSpec*> attentions_of(const ModelConfig& config);
 
-// Returns the angle per position of each rotary pair, scaling applied: [E/2].
+// The rope for contexts of up to `length` positions: dynamic and longrope become another base and
+// factors, which are the same for all positions. 0: not longer than the original ones.
+RopeSpec at_length(const RopeSpec& rope, std::int64_t length);
+
+// Returns the angle per position of each rotary pair, scaling applied: [width / 2]. Those of
+// dynamic and longrope are for contexts that are not longer than the original ones.
 std::vector<double> rope_frequencies(const RopeSpec& rope);
 
 // Returns the row of an interleaved q or k weight [H E, D] that is row `row` of the same weight in

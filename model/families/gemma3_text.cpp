@@ -73,8 +73,8 @@ void read_ropes(const HuggingFaceKeys& keys, ModelConfig& config, Gemma3& gemma)
   }
   keys.ignore({"rope_theta", "original_max_position_embeddings"});
   config.rope = {.base = kGlobalBase, .width = width, .scaling = {}};
-  if (global_rope) config.rope = read_rope_dictionary(*global_rope, kGlobalBase, width);
-  if (local_rope) gemma.local_rope = read_rope_dictionary(*local_rope, local, width);
+  if (global_rope) config.rope = read_rope_dictionary(keys, *global_rope, kGlobalBase, width);
+  if (local_rope) gemma.local_rope = read_rope_dictionary(keys, *local_rope, local, width);
 }
 
 void from_hugging_face(const HuggingFaceKeys& keys, ModelConfig& config) {
@@ -83,6 +83,7 @@ void from_hugging_face(const HuggingFaceKeys& keys, ModelConfig& config) {
   read_ropes(keys, config, gemma);
   gemma.slides = read_sliding_layers(keys, config.layers);
   const std::int64_t pattern = keys.find_integer("sliding_window_pattern").value_or(kPattern);
+  keys.ignore({"_sliding_window_pattern"});  // transformers writes it beside layer_types
   if (gemma.slides.empty()) gemma.slides = by_pattern(config.layers, pattern);
   gemma.window = read_window(keys).value_or(0);
   gemma.scale = 1 / std::sqrt(keys.find_number("query_pre_attn_scalar").value_or(256));

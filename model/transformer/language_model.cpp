@@ -33,6 +33,11 @@ bool stays_in_file(Context& context, const WeightView& view) {
          context.transfers().can_wrap(view.bytes, view.type);
 }
 
+AttentionLayerSpec at_length(AttentionLayerSpec spec, std::int64_t length) {
+  if (spec.rope) spec.rope = at_length(*spec.rope, length);
+  return spec;
+}
+
 // Loads tensors from a model's files to the device, by name.
 class Loader {
  public:
@@ -113,7 +118,7 @@ class Loader {
     return layer;
   }
   AttentionWeights load(const AttentionLayerSpec& spec) {
-    AttentionWeights weights{.spec = spec,
+    AttentionWeights weights{.spec = at_length(spec, options_.context_length),
                              .qkv = linears(spec.qkv, {&spec.q, &spec.k, &spec.v}),
                              .o = linear(spec.o),
                              .q_norm = norm(spec.q_norm),
@@ -319,8 +324,12 @@ Tensor LanguageModel::rope_table(const RopeSpec& rope, std::int64_t positions) {
 }
 
 void LanguageModel::prepare_rope_tables(std::int64_t positions) {
-  for (const AttentionLayerSpec* attention : attentions_of(config_)) {
-    if (attention->rope) (void)rope_table(*attention->rope, positions);
+  for (const BlockWeights& block : blocks_) {
+    for (const SubLayerWeights& layer : block) {
+      const auto* attention = std::get_if<AttentionWeights>(&layer.f);
+      if (attention == nullptr || !attention->spec.rope) continue;
+      (void)rope_table(*attention->spec.rope, positions);
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 // Must not outlive its Context.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -23,6 +24,10 @@ struct LoadOptions {
   // that is loaded, up to 1. Returning false ends the load with Error(cancelled), and its memory is
   // released. Must not use the Context.
   std::function<bool(double fraction)> progress = {};
+  // The longest context that the model will be used with, for ropes that depend on it (dynamic,
+  // longrope). As in llama.cpp, it holds for all contexts of the model; 0: none is longer than the
+  // model's original ones.
+  std::int64_t context_length = 0;
 };
 
 class LanguageModel {

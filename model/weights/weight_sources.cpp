@@ -195,7 +195,7 @@ StoredWeights list_weights(const WeightSources& sources, const std::vector<Weigh
     // A tied head that a file stores as well, to be compared.
     names.emplace("output.weight", "lm_head.weight");
     for (const GgufTensor& tensor : sources.gguf->tensors()) {
-      if (tensor.name == "rope_freqs.weight") continue;  // part of the configuration
+      if (tensor.name.starts_with("rope_f")) continue;  // factors, part of the configuration
       const auto known = names.find(tensor.name);
       const std::string_view name = known == names.end() ? tensor.name : known->second;
       add(weights, stored_weight(tensor, std::string(name), *sources.gguf));

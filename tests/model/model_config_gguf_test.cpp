@@ -94,8 +94,16 @@ TEST(GgufConfig, ReadsRopeScalingAndFactors) {
   EXPECT_EQ(read(linear).rope.scaling.factor, 4);
 
   GgufBytes yarn = gguf_of("llama");
-  yarn.add_text("llama.rope.scaling.type", "yarn");
-  CLORA_EXPECT_ERROR(read(yarn), ErrorCode::unsupported, "the rope type 'yarn'");
+  yarn.add_text("llama.rope.scaling.type", "yarn").add_number("llama.rope.scaling.factor", 4);
+  EXPECT_EQ(read(yarn).rope.scaling.kind, RopeScaling::Kind::yarn);
+  EXPECT_EQ(read(yarn).rope.scaling.original_max_positions, 512);
+  EXPECT_NEAR(read(yarn).rope.scaling.attention_factor, 0.1 * std::log(4) + 1, 1e-12);
+  yarn.add_integer("llama.rope.scaling.original_context_length", 128);
+  EXPECT_EQ(read(yarn).rope.scaling.original_max_positions, 128);
+
+  GgufBytes other = gguf_of("llama");
+  other.add_text("llama.rope.scaling.type", "su");
+  CLORA_EXPECT_ERROR(read(other), ErrorCode::unsupported, "the rope type 'su'");
 
   GgufBytes factors = gguf_of("llama");
   std::string eight;

@@ -298,8 +298,8 @@ TEST(HuggingFaceConfig, RefusesWhatItCannotCompute) {
                      "the architecture 'mamba' is not supported");
   CLORA_EXPECT_ERROR(read(with(llama_json(), "hidden_act", "gelu")), ErrorCode::unsupported,
                      "the activation 'gelu'");
-  CLORA_EXPECT_ERROR(read(with(llama_json(), "rope_scaling", {{"rope_type", "yarn"}})),
-                     ErrorCode::unsupported, "the rope type 'yarn'");
+  CLORA_EXPECT_ERROR(read(with(llama_json(), "rope_scaling", {{"rope_type", "su"}})),
+                     ErrorCode::unsupported, "the rope type 'su'");
   CLORA_EXPECT_ERROR(read(with(qwen_json("mistral"), "attention_bias", true)),
                      ErrorCode::unsupported, "attention_bias");
   CLORA_EXPECT_ERROR(read(with(qwen_json("qwen3"), "mlp_bias", true)), ErrorCode::unsupported,

@@ -313,7 +313,11 @@ TEST_P(Rope, RefusesTensorsThatDoNotMatch) {
   EXPECT_THAT(of_two(x.reshape({2, 4, 6})), HasSubstr("positions must be i32 [2]"));
   EXPECT_THAT(message(x, x, positions, {}), HasSubstr("table must be f32 [P, 3, 2], got nothing"));
   EXPECT_THAT(message(x, x, positions, table.reshape({kPositions, 2, 3})),
-              HasSubstr("table must be f32 [50, 3, 2]"));
+              HasSubstr("table must be f32 [50, 2, 2]"));
+  const Tensor two_pairs = table.slice(0, {kPositions, 2, 2}, DType::f32);
+  const Tensor other = x_of(c);
+  EXPECT_THAT(message(other, x, positions, two_pairs),
+              HasSubstr("a table of 2 pairs rotates a part of heads of dim 6, so y must be x"));
   EXPECT_EQ(b.commands(), 0U);
 }
 

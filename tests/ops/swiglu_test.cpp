@@ -136,7 +136,8 @@ TEST_P(Swiglu, GegluAgreesWithTheReferenceForwardAndBackward) {
     test::expect_close(y.values(), want.y, kTolerance, c.shape.text() + " y");
     test::expect_close(saving.values(), want.y, kTolerance, c.shape.text() + " y, saving");
     test::expect_close(recomputed.values(), want.y, kTolerance, c.shape.text() + " y again");
-    test::expect_close(dgate.values(), want.dgate, kTolerance, c.shape.text() + " dgate");
+    // Its slope has more terms.
+    test::expect_close(dgate.values(), want.dgate, 3 * kTolerance, c.shape.text() + " dgate");
     test::expect_close(dup.values(), want.dup, kTolerance, c.shape.text() + " dup");
   }
 }

@@ -119,8 +119,10 @@ void write_family_model(const std::filesystem::path& folder, const FamilyModel& 
 
 void write_family_gguf(const std::filesystem::path& path, const FamilyModel& model) {
   const json& notes = model.reference.at("gguf_notes");
-  std::set<std::string> plus_one;
-  for (const json& name : notes.value("add_one", json::array())) plus_one.insert(name);
+  const json permuted = notes.value("permute", json::object());
+  const json extra = notes.value("extra_tensors", json::object());
+  const auto add_one = notes.value("add_one", std::vector<std::string>());
+  const std::set<std::string> plus_one(add_one.begin(), add_one.end());
   GgufBytes gguf;
   for (const auto& [key, value] : model.reference.at("gguf").items()) add_entry(gguf, key, value);
   for (const auto& [name, gguf_name] : model.reference.at("gguf_tensors").items()) {
@@ -129,12 +131,12 @@ void write_family_gguf(const std::filesystem::path& path, const FamilyModel& mod
     if (plus_one.contains(name)) {
       for (float& value : values) value += 1;
     }
-    if (const auto heads = notes.value("permute", json::object()).value(name, 0); heads > 0) {
+    if (const auto heads = permuted.value(name, 0); heads > 0) {
       values = interleaved(values, shape[0], heads);
     }
     add_tensor(gguf, gguf_name, shape, values);
   }
-  for (const auto& [name, list] : notes.value("extra_tensors", json::object()).items()) {
+  for (const auto& [name, list] : extra.items()) {
     const auto values = list.get<std::vector<float>>();
     add_tensor(gguf, name, {static_cast<std::int64_t>(values.size())}, values);
   }
