@@ -31,7 +31,7 @@ struct Engine {
   explicit Engine(const char* model_path)
       : tokenizer(clora::load_tokenizer(model_path)),
         context(clora::config_from_environment()),
-        model(context, clora::WeightFiles::open(model_path)) {
+        model(context, clora::WeightFiles::open(model_path), {.context_length = kMaxPositions}) {
     serve("base", std::nullopt);
   }
 

@@ -212,6 +212,9 @@ typedef struct clora_model_options {
    * value other than 0 stops the load: it fails with CLORA_CANCELLED, and nothing of the model
    * stays in memory. NULL: no callback. */
   int32_t (*progress)(void* user, double fraction);
+  /* The longest context that the model will be used with, for models whose rope depends on it, such
+   * as Phi-4-mini; longer ones are then refused. 0: not longer than the model's original contexts. */
+  int64_t context_length;
 } clora_model_options;
 
 /* path: a .gguf file, or a folder with config.json and safetensors. options may be NULL. */

@@ -68,7 +68,9 @@ Adapter new_adapter(LanguageModel& model, const clora_adapter_options& options) 
 
 std::unique_ptr<LanguageModel> load(Context& context, const char* path,
                                     const clora_model_options& options) {
-  LoadOptions load;
+  require(options.context_length >= 0, "clora_model_load: context_length must be 0 or more, got {}",
+          options.context_length);
+  LoadOptions load{.progress = {}, .context_length = options.context_length};
   if (options.progress != nullptr) {
     load.progress = [&options](double fraction) {
       return options.progress(options.user, fraction) == 0;

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "clora/model/configuration/model_config.hpp"
 #include "model/configuration/hugging_face_keys.hpp"
-#include "model/configuration/model_config.hpp"
 
 namespace clora {
 

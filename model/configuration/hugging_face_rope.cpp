@@ -32,30 +32,30 @@ std::string rope_type_name(const JsonKeys& keys) {
 struct RopeType {
   std::string_view name;
   RopeScaling::Kind kind;
-  std::vector<std::string_view> keys;
+  std::array<std::string_view, 7> keys;
 };
 
-const std::vector<RopeType>& rope_types() {
-  using Kind = RopeScaling::Kind;
-  static const std::vector<RopeType> types{
-      {"default", Kind::none, {}},
-      {"linear", Kind::linear, {"factor"}},
-      {"llama3", Kind::llama3, {"factor", "low_freq_factor", "high_freq_factor"}},
-      {"yarn",
-       Kind::yarn,
-       {"factor", "attention_factor", "beta_fast", "beta_slow", "truncate", "mscale",
-        "mscale_all_dim"}},
-      {"dynamic", Kind::dynamic, {"factor"}},
-      {"longrope", Kind::longrope, {"factor", "attention_factor", "short_factor", "long_factor"}}};
-  return types;
-}
+constexpr std::array kRopeTypes{
+    RopeType{"default", RopeScaling::Kind::none, {}},
+    RopeType{"linear", RopeScaling::Kind::linear, {"factor"}},
+    RopeType{
+        "llama3", RopeScaling::Kind::llama3, {"factor", "low_freq_factor", "high_freq_factor"}},
+    RopeType{"yarn",
+             RopeScaling::Kind::yarn,
+             {"factor", "attention_factor", "beta_fast", "beta_slow", "truncate", "mscale",
+              "mscale_all_dim"}},
+    RopeType{"dynamic", RopeScaling::Kind::dynamic, {"factor"}},
+    RopeType{"longrope",
+             RopeScaling::Kind::longrope,
+             {"factor", "attention_factor", "short_factor", "long_factor"}},
+};
 
 const RopeType& rope_type_of(const JsonKeys& keys) {
   const std::string name = rope_type_name(keys);
-  const auto at = std::ranges::find(rope_types(), name, &RopeType::name);
-  if (at != rope_types().end()) return *at;
+  const auto at = std::ranges::find(kRopeTypes, name, &RopeType::name);
+  if (at != kRopeTypes.end()) return *at;
   std::vector<std::string_view> names;
-  for (const RopeType& type : rope_types()) names.push_back(type.name);
+  for (const RopeType& type : kRopeTypes) names.push_back(type.name);
   fail(ErrorCode::unsupported, "{}: the rope type '{}' is not supported; supported types: {}",
        keys.source(), name, fmt::join(names, ", "));
 }

@@ -111,6 +111,7 @@ RecordedStep& RecordedSteps::prepare(const WantedRows& wanted) {
 
 Fence RecordedSteps::submit(const PackedRows& packed, const RecordedRows::Scalars& scalars,
                             std::vector<std::int32_t>& staging) {
+  if (packed.rows() > 0) model_->require_context(std::ranges::max(packed.positions) + 1);
   RecordedStep& step = prepare(wanted_rows(packed));
   PackedRows padded = packed;
   pad_rows(padded, static_cast<std::size_t>(step.inputs().rows()));

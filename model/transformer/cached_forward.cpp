@@ -27,6 +27,7 @@ CachedForward::Recorded::Recorded(Context& context, std::int64_t count)
 CachedForward::CachedForward(LanguageModel& model, const Adapter* adapter, std::int64_t positions)
     : model_(model), adapter_(adapter), context_(model.context()), max_positions_(positions) {
   require(positions >= 1, "generator: at least one position is required, got {}", positions);
+  model.require_context(positions);
   for (const AttentionLayerSpec* attention : attentions_of(model.config())) {
     const Shape shape{positions, attention->kv_heads, attention->head_dim};
     cache_.push_back({context_.allocate(shape, DType::f32, MemoryTag::cache),

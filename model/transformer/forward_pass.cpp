@@ -114,6 +114,7 @@ RecordedForward& ForwardPass::Impl::forward_of(std::size_t rows, LogitRows kind)
 
 void ForwardPass::Impl::check(std::span<const std::int32_t> ids) const {
   require(!ids.empty(), "forward pass: at least one token is required, got none");
+  model.require_context(std::ssize(ids));
   const std::int64_t vocabulary = model.config().vocabulary;
   for (const std::int32_t id : ids) {
     require(id >= 0 && id < vocabulary, "forward pass: ids must be in [0, {}), got {}", vocabulary,

@@ -1,6 +1,7 @@
 #include "clora/model/transformer/language_model.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "clora/ops/quant/quant.hpp"
 #include "model/files/dequantise.hpp"
@@ -36,6 +37,22 @@ bool stays_in_file(Context& context, const WeightView& view) {
 AttentionLayerSpec at_length(AttentionLayerSpec spec, std::int64_t length) {
   if (spec.rope) spec.rope = at_length(*spec.rope, length);
   return spec;
+}
+
+// The longest context for which ropes at_length(rope, length) are right.
+std::int64_t longest_context(const ModelConfig& config, std::int64_t length) {
+  std::int64_t longest = std::numeric_limits<std::int64_t>::max();
+  for (const AttentionLayerSpec* attention : attentions_of(config)) {
+    if (!attention->rope) continue;
+    const RopeScaling& scaling = attention->rope->scaling;
+    const bool is_long = length > scaling.original_max_positions;
+    if (scaling.kind == RopeScaling::Kind::dynamic) {
+      longest = std::min(longest, std::max(length, scaling.original_max_positions));
+    } else if (scaling.kind == RopeScaling::Kind::longrope && !is_long) {
+      longest = std::min(longest, scaling.original_max_positions);
+    }
+  }
+  return longest;
 }
 
 // Loads tensors from a model's files to the device, by name.
@@ -286,7 +303,10 @@ const LinearLayer* find_linear(const SubLayerWeights& layer, std::string_view pa
 }  // namespace
 
 LanguageModel::LanguageModel(Context& context, const WeightFiles& files, const LoadOptions& options)
-    : context_(&context), config_(files.config()), stored_weights_(files.all()) {
+    : context_(&context),
+      config_(files.config()),
+      stored_weights_(files.all()),
+      longest_context_(longest_context(files.config(), options.context_length)) {
   require_free_memory(context, files);
   warn_of_unread_keys(context, config_);
   Loader loader(context, files, options);
@@ -299,6 +319,13 @@ LanguageModel::LanguageModel(Context& context, const WeightFiles& files, const L
   head_ =
       c.tied_head ? embeddings_ : loader.matrix("lm_head.weight", {c.vocabulary, c.hidden_size});
   weight_bytes_ = loader.bytes();
+}
+
+void LanguageModel::require_context(std::int64_t length) const {
+  require(length <= longest_context_,
+          "model {}: its rope depends on the length of the context; it was loaded for {} positions "
+          "at most, got {}; load it with that context length",
+          config_.name, longest_context_, length);
 }
 
 const LinearLayer& LanguageModel::linear(std::string_view path) const {

@@ -48,6 +48,10 @@ class LanguageModel {
   const Weight& head() const noexcept { return head_; }              // [V, D]
   const std::vector<BlockWeights>& blocks() const noexcept { return blocks_; }
 
+  // Errors: invalid_argument if a rope of the model depends on the length of the context, and the
+  // model was loaded for shorter ones (LoadOptions::context_length).
+  void require_context(std::int64_t length) const;
+
   // Errors: invalid_argument if the model has no linear layer of that path.
   const LinearLayer& linear(std::string_view path) const;
 
@@ -71,6 +75,7 @@ class LanguageModel {
   std::vector<BlockWeights> blocks_;
   std::vector<WeightView> stored_weights_;
   std::size_t weight_bytes_ = 0;
+  std::int64_t longest_context_;  // for which its ropes are right
 };
 
 // Returns the linear layers that an adapter can attach to, in the order of computation: all of the

@@ -9,6 +9,7 @@
 #include "clora/ops/lora_linear/lora_linear.hpp"
 #include "clora/ops/loss/cross_entropy.hpp"
 #include "clora/ops/quant/quant.hpp"
+#include "clora/ops/rowwise/add.hpp"
 #include "clora/ops/rowwise/cast.hpp"
 #include "clora/ops/rowwise/dropout.hpp"
 #include "clora/ops/rowwise/embedding.hpp"
@@ -102,6 +103,7 @@ class TypicalOps {
     record_dropout(batch_, f32({T, D}), f32({T, D}), tensor({2}, DType::u32), {.probability = 0.1F},
                    false);
   }
+  void add() { record_add(batch_, f32({T, D}), f32({T, D}), f32({T, D})); }
   void cast() { record_cast(batch_, activation({T, D}), f32({T, D})); }
   void embedding() { record_embedding(batch_, f32({T, D}), i32(T), tensor({V, D}, DType::bf16)); }
   void quant() { record_dequantise(batch_, f32({F, D}), weight(DType::q4_1)); }
@@ -199,6 +201,7 @@ constexpr TypicalOp kTypical[] = {
     {"rope", "", &TypicalOps::rope},
     {"dropout", "", &TypicalOps::dropout},
     {"cast", "", &TypicalOps::cast},
+    {"add", "", &TypicalOps::add},
     {"embedding", "", &TypicalOps::embedding},
     {"quant", "q4_1 weights", &TypicalOps::quant},
     {"adamw", "", &TypicalOps::adamw},

@@ -73,11 +73,12 @@ TEST_P(FamilyTest, HasTheSameLogitsFromAGgufFile) {
 }
 
 TEST_P(FamilyTest, DecodesWithItsCacheAsWithoutIt) {
-  test::OpenModel open(folder_ / "model");
+  const WeightFiles files = WeightFiles::open(folder_ / "model");
+  LanguageModel model(test::context_of(Variant::automatic), files, {.context_length = 64});
   std::vector<std::int32_t> ids = ids_of(reference().at("sequences").at(1));
   const std::vector<std::int32_t> decoded =
-      Generator(open.model, nullptr, 64).generate(ids, {.max_tokens = 10}).ids;
-  ForwardPass forward(open.model, nullptr);
+      Generator(model, nullptr, 64).generate(ids, {.max_tokens = 10}).ids;
+  ForwardPass forward(model, nullptr);
   for (const std::int32_t id : decoded) {
     const std::vector<float> row = forward.logits(ids, LogitRows::last);
     EXPECT_EQ(id, std::ranges::max_element(row) - row.begin());
@@ -136,6 +137,21 @@ TEST_P(FamilyTest, TrainsTenStepsAsPeftDoes) {
 
 INSTANTIATE_TEST_SUITE_P(Families, FamilyTest, testing::ValuesIn(test::family_models()),
                          [](const auto& test) { return test.param.name; });
+
+TEST(Families, RefuseContextsThatAreLongerThanTheirRopeWasLoadedFor) {
+  const std::vector<test::FamilyModel> models = test::family_models();
+  const auto phi = std::ranges::find(models, "phi4_mini", &test::FamilyModel::name);
+  ASSERT_NE(phi, models.end());
+  const test::TemporaryFolder folder;
+  test::write_family_model(folder.path(), *phi);  // of 20 original positions
+  test::OpenModel open(folder.path());
+  const std::vector<std::int32_t> ids(21);
+  CLORA_EXPECT_ERROR(Generator(open.model, nullptr, 21), ErrorCode::invalid_argument,
+                     "its rope depends on the length of the context");
+  CLORA_EXPECT_ERROR(ForwardPass(open.model, nullptr).logits(ids), ErrorCode::invalid_argument,
+                     "loaded for 20 positions at most, got 21");
+  EXPECT_NO_THROW(ForwardPass(open.model, nullptr).logits(std::span(ids).first(20)));
+}
 
 TEST(Families, EachHaveAReference) {
   const std::vector<test::FamilyModel> models = test::family_models();

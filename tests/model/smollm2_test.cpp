@@ -96,8 +96,8 @@ struct OpenInParts {
   LanguageModel model;
 };
 
-// Half a MiB: the embeddings and most linear layers are in parts. Sums of a product of fewer columns
-// may be split otherwise (ops/gemm/gemm_portable_plan.hpp), so results differ by roundings.
+// Half a MiB: the embeddings and most linear layers are in parts. Sums of a product of fewer
+// columns may be split otherwise (ops/gemm/gemm_portable_plan.hpp), so results differ by roundings.
 TEST_F(SmolLM2, HasTheSameLogitsAndRepliesInParts) {
   OpenInParts parts(*test::demo_model(), 512 << 10U);
   EXPECT_TRUE(parts.model.head().is_split());

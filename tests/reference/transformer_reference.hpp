@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "clora/model/transformer/language_model.hpp"
 #include "model/files/dequantise.hpp"
 #include "model/weights/rotary_order.hpp"
+#include "tests/reference/swiglu_reference.hpp"
 
 namespace clora::test {
 
@@ -39,7 +41,6 @@ class ReferenceTransformer {
       Matrix& weight = weights_[view.name] = {values.begin(), values.end()};
       for (double& value : weight) value += double{view.offset};
     }
-    frequencies_ = rope_frequencies(config_.rope);
   }
 
   std::map<std::string, ReferenceLora> loras;  // by path
@@ -52,10 +53,13 @@ class ReferenceTransformer {
       const double* row = &embeddings()[static_cast<std::size_t>(id) * width];
       x.insert(x.end(), row, row + width);
     }
+    for (double& value : x) value *= config_.embedding_scale;
     for (std::int64_t layer = 0; layer < config_.layers; ++layer) block(x, ids.size(), layer);
     norm(x, weights_.at("model.norm.weight"));
     const auto head = weights_.find("lm_head.weight");
-    return product(x, head == weights_.end() ? embeddings() : head->second, ids.size());
+    Matrix y = product(x, head == weights_.end() ? embeddings() : head->second, ids.size());
+    for (double& value : y) value *= config_.logit_scale;
+    return y;
   }
 
   // -log p of ids[t + 1], summed over each t with is_target[t + 1].
@@ -129,34 +133,34 @@ class ReferenceTransformer {
     }
   }
 
-  void head_norm(Matrix& x, const std::string& name) const {
-    const auto w = weights_.find(name);
-    if (w != weights_.end()) norm(x, w->second);
-  }
-
-  void rotate(Matrix& x, std::size_t rows) const {
-    const auto width = static_cast<std::size_t>(config_.head_dim);
-    const std::size_t heads = x.size() / rows / width;
+  // Rotates the first elements of each head of `head_dim`; no-op without rope.
+  static void rotate(Matrix& x, std::size_t rows, std::size_t head_dim,
+                     const std::optional<RopeSpec>& rope) {
+    if (!rope) return;
+    const std::vector<double> frequencies = rope_frequencies(*rope);
+    const double factor = rope->scaling.attention_factor;  // llama.cpp's mscale
+    const std::size_t heads = x.size() / rows / head_dim, pairs = frequencies.size();
     for (std::size_t t = 0; t < rows; ++t) {
       for (std::size_t h = 0; h < heads; ++h) {
-        double* head = &x[(t * heads + h) * width];
-        for (std::size_t i = 0; i < width / 2; ++i) {
-          const double angle = static_cast<double>(t) * frequencies_[i];
+        double* head = &x[(t * heads + h) * head_dim];
+        for (std::size_t i = 0; i < pairs; ++i) {
+          const double angle = static_cast<double>(t) * frequencies[i];
           const double a = head[i];
-          const double b = head[i + width / 2];
-          const double factor = config_.rope.scaling.attention_factor;  // llama.cpp's mscale
+          const double b = head[i + pairs];
           head[i] = factor * (a * std::cos(angle) - b * std::sin(angle));
-          head[i + width / 2] = factor * (a * std::sin(angle) + b * std::cos(angle));
+          head[i + pairs] = factor * (a * std::sin(angle) + b * std::cos(angle));
         }
       }
     }
   }
 
-  Matrix attention(const Matrix& q, const Matrix& k, const Matrix& v, std::size_t rows,
-                   std::size_t window) const {
-    const auto width = static_cast<std::size_t>(config_.head_dim);
-    const auto heads = static_cast<std::size_t>(config_.heads);
-    const auto kv_heads = static_cast<std::size_t>(config_.kv_heads);
+  static Matrix attention(const Matrix& q, const Matrix& k, const Matrix& v, std::size_t rows,
+                          const AttentionLayerSpec& spec) {
+    const auto width = static_cast<std::size_t>(spec.head_dim);
+    const auto heads = static_cast<std::size_t>(spec.heads);
+    const auto kv_heads = static_cast<std::size_t>(spec.kv_heads);
+    const auto window = static_cast<std::size_t>(spec.window.value_or(0));
+    const double scale = spec.scale.value_or(1 / std::sqrt(static_cast<double>(width)));
     Matrix y(q.size());
     for (std::size_t t = 0; t < rows; ++t) {
       const std::size_t first = window > 0 && t + 1 > window ? t + 1 - window : 0;
@@ -168,7 +172,7 @@ class ReferenceTransformer {
           for (std::size_t e = 0; e < width; ++e) {
             dot += q[(t * heads + h) * width + e] * k[(s * kv_heads + g) * width + e];
           }
-          p.push_back(dot / std::sqrt(static_cast<double>(width)));
+          p.push_back(dot * scale);
         }
         const double row_max = *std::ranges::max_element(p);
         double sum = 0;
@@ -188,39 +192,73 @@ class ReferenceTransformer {
     const std::string prefix = "model.layers." + std::to_string(layer) + ".";
     for (const SubLayerSpec& spec : config_.blocks[static_cast<std::size_t>(layer)]) {
       Matrix h = x;
-      norm(h, weights_.at(prefix + spec.norm.names.hugging_face + ".weight"));
-      add(x, std::visit([&](const auto& f) { return sub_layer(h, rows, prefix, f); }, spec.f));
+      norm(h, weight_of(prefix, spec.norm));
+      Matrix y = std::visit([&](const auto& f) { return sub_layer(h, rows, prefix, f); }, spec.f);
+      if (spec.post_norm) norm(y, weight_of(prefix, *spec.post_norm));
+      for (std::size_t i = 0; i < x.size(); ++i) x[i] += spec.multiplier * y[i];
     }
+  }
+
+  const Matrix& weight_of(const std::string& prefix, const NormSpec& spec) const {
+    return weights_.at(prefix + spec.names.hugging_face + ".weight");
+  }
+
+  // The outputs of linear layers with the same input, or of one for all, by their widths.
+  std::vector<Matrix> linears(const Matrix& h, std::size_t rows, const std::string& prefix,
+                              const std::optional<LinearSpec>& joined,
+                              const std::vector<const LinearSpec*>& separate,
+                              const std::vector<std::size_t>& widths) const {
+    std::vector<Matrix> outputs;
+    if (!joined) {
+      for (const LinearSpec* each : separate) {
+        outputs.push_back(linear(h, rows, prefix + each->names.hugging_face));
+      }
+      return outputs;
+    }
+    const Matrix all = linear(h, rows, prefix + joined->names.hugging_face);
+    const std::size_t total = all.size() / rows;
+    std::size_t begin = 0;
+    for (const std::size_t width : widths) {
+      Matrix& part = outputs.emplace_back();
+      for (std::size_t t = 0; t < rows; ++t) {
+        const double* row = &all[t * total + begin];
+        part.insert(part.end(), row, row + width);
+      }
+      begin += width;
+    }
+    return outputs;
   }
 
   Matrix sub_layer(const Matrix& h, std::size_t rows, const std::string& prefix,
                    const AttentionLayerSpec& spec) const {
-    Matrix q = linear(h, rows, prefix + "self_attn.q_proj");
-    Matrix k = linear(h, rows, prefix + "self_attn.k_proj");
-    const Matrix v = linear(h, rows, prefix + "self_attn.v_proj");
-    head_norm(q, prefix + "self_attn.q_norm.weight");
-    head_norm(k, prefix + "self_attn.k_norm.weight");
-    rotate(q, rows);
-    rotate(k, rows);
-    const auto window = static_cast<std::size_t>(spec.window.value_or(0));
-    return linear(attention(q, k, v, rows, window), rows, prefix + "self_attn.o_proj");
+    const auto head_dim = static_cast<std::size_t>(spec.head_dim);
+    const auto queries = static_cast<std::size_t>(spec.heads) * head_dim;
+    const auto keys = static_cast<std::size_t>(spec.kv_heads) * head_dim;
+    std::vector<Matrix> qkv =
+        linears(h, rows, prefix, spec.qkv, {&spec.q, &spec.k, &spec.v}, {queries, keys, keys});
+    if (spec.q_norm) norm(qkv[0], weight_of(prefix, *spec.q_norm));
+    if (spec.k_norm) norm(qkv[1], weight_of(prefix, *spec.k_norm));
+    rotate(qkv[0], rows, head_dim, spec.rope);
+    rotate(qkv[1], rows, head_dim, spec.rope);
+    return linear(attention(qkv[0], qkv[1], qkv[2], rows, spec), rows,
+                  prefix + spec.o.names.hugging_face);
   }
 
   Matrix sub_layer(const Matrix& h, std::size_t rows, const std::string& prefix,
-                   const FeedForwardLayerSpec&) const {
-    Matrix gate = linear(h, rows, prefix + "mlp.gate_proj");
-    const Matrix up = linear(h, rows, prefix + "mlp.up_proj");
-    for (std::size_t i = 0; i < gate.size(); ++i) gate[i] *= up[i] / (1 + std::exp(-gate[i]));
-    return linear(gate, rows, prefix + "mlp.down_proj");
-  }
-
-  static void add(Matrix& x, const Matrix& y) {
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
+                   const FeedForwardLayerSpec& spec) const {
+    const auto F = static_cast<std::size_t>(spec.down.inputs);
+    std::vector<Matrix> both =
+        linears(h, rows, prefix, spec.gate_up, {&spec.gate, &spec.up}, {F, F});
+    Matrix& gate = both[0];
+    for (std::size_t i = 0; i < gate.size(); ++i) {
+      const bool is_silu = spec.function == GateFunction::silu;
+      gate[i] = (is_silu ? reference::silu(gate[i]) : reference::gelu(gate[i])) * both[1][i];
+    }
+    return linear(gate, rows, prefix + spec.down.names.hugging_face);
   }
 
   ModelConfig config_;
   std::map<std::string, Matrix> weights_;
-  std::vector<double> frequencies_;
 };
 
 }  // namespace clora::test

@@ -32,7 +32,7 @@ ModelConfig config_of(const char* family, const nlohmann::json& keys) {
 std::vector<float> values_of(const WeightNeed& need, std::uint32_t seed) {
   const auto count = static_cast<std::size_t>(need.shape.elements());
   std::vector<float> values = random_values(count, seed, 0.3F);
-  if (need.name.find("norm") == std::string::npos) return values;
+  if (need.name.find("norm") == std::string::npos || need.plus_one) return values;
   for (float& value : values) value += 1;
   return values;
 }
@@ -51,10 +51,21 @@ std::vector<std::byte> stored(const std::vector<float>& values, DType type) {
 }  // namespace
 
 std::vector<TinyModel> tiny_models() {
-  return {{"Llama", config_of("llama", {{"head_dim", 10}})},
-          {"Qwen2", config_of("qwen2", {{"tie_word_embeddings", true}})},
-          {"Qwen3", config_of("qwen3", {{"head_dim", 8}, {"num_key_value_heads", 1}})},
-          {"Mistral", config_of("mistral", {{"sliding_window", 5}})}};
+  return {
+      {"Llama", config_of("llama", {{"head_dim", 10}})},
+      {"Qwen2", config_of("qwen2", {{"tie_word_embeddings", true}})},
+      {"Qwen3", config_of("qwen3", {{"head_dim", 8}, {"num_key_value_heads", 1}})},
+      {"Mistral", config_of("mistral", {{"sliding_window", 5}})},
+      {"SmolLM3", config_of("smollm3", {{"no_rope_layers", {1, 0}}})},
+      {"Granite", config_of("granite", {{"embedding_multiplier", 1.5},
+                                        {"attention_multiplier", 0.3},
+                                        {"residual_multiplier", 0.7},
+                                        {"logits_scaling", 2}})},
+      {"Gemma3", config_of("gemma3_text", {{"layer_types", {"sliding_attention", "full_attention"}},
+                                           {"sliding_window", 5},
+                                           {"query_pre_attn_scalar", 9},
+                                           {"rope_local_base_freq", 100}})},
+      {"Phi3", config_of("phi3", {{"partial_rotary_factor", 0.75}})}};
 }
 
 void write_tiny_model(const std::filesystem::path& folder, const ModelConfig& config, DType type,

@@ -21,7 +21,8 @@ namespace {
 constexpr double kShowAfterSeconds = 0.5;
 
 // Shows how far a long load is, on a terminal only, and ends it at Ctrl-C.
-std::unique_ptr<LanguageModel> load(Context& context, const WeightFiles& files, Output& output) {
+std::unique_ptr<LanguageModel> load(Context& context, const WeightFiles& files, Output& output,
+                                    std::int64_t context_length) {
   const Interrupt interrupt("\nclora: stopping the load\n");
   const bool terminal = ::isatty(::fileno(output.people())) == 1 || ::isatty(STDERR_FILENO) == 1;
   const auto started = std::chrono::steady_clock::now();
@@ -29,12 +30,13 @@ std::unique_ptr<LanguageModel> load(Context& context, const WeightFiles& files, 
   for (const WeightView& view : files.all()) bytes += view.bytes.size();
   const auto mebibytes = static_cast<std::int64_t>(bytes >> 20U);
   ProgressBar bar(output, "MiB", mebibytes);
-  const LoadOptions options{.progress = [&](double fraction) {
+  const auto report = [&](double fraction) {
     if (terminal && seconds_since(started) > kShowAfterSeconds) {
       bar.update(std::lround(fraction * static_cast<double>(mebibytes)), "MiB of weights");
     }
     return !interrupt.requested();
-  }};
+  };
+  const LoadOptions options{.progress = report, .context_length = context_length};
   return std::make_unique<LanguageModel>(context, files, options);
 }
 
@@ -64,7 +66,7 @@ std::unique_ptr<Context> make_context(const CommonOptions& options) {
 
 }  // namespace
 
-LoadedModel::LoadedModel(const CommonOptions& options, Output& output)
+LoadedModel::LoadedModel(const CommonOptions& options, Output& output, std::int64_t context_length)
     : options_(options),
       output_(output),
       peaks_(peaks_for(options, output)),
@@ -73,7 +75,7 @@ LoadedModel::LoadedModel(const CommonOptions& options, Output& output)
   try_trace_file(options);
   const TraceSpan span(context_->trace(), "load weights", options.model);
   const auto started = std::chrono::steady_clock::now();
-  model_ = load(*context_, files_, output);
+  model_ = load(*context_, files_, output, context_length);
   output.detail("{}: {} of weights to '{}' in {:.2f} s", options.model,
                 readable_bytes(static_cast<double>(model_->weight_bytes())),
                 context_->device().name, seconds_since(started));

@@ -20,8 +20,9 @@ namespace clora {
 class LoadedModel {
  public:
   // With --profile, measures the device's peaks first unless they are stored.
-  // Errors: no_device, unsupported (precision), those of WeightFiles and LanguageModel.
-  LoadedModel(const CommonOptions& options, Output& output);
+  // context_length: as in LoadOptions. Errors: no_device, unsupported (precision), those of
+  // WeightFiles and LanguageModel.
+  LoadedModel(const CommonOptions& options, Output& output, std::int64_t context_length = 0);
   // Writes the trace if a failure prevented the call of show_inside().
   ~LoadedModel();
   LoadedModel(const LoadedModel&) = delete;

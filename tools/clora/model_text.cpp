@@ -1,7 +1,7 @@
 #include "tools/clora/model_text.hpp"
 
-#include "clora/model/weights/weights.hpp"
 #include "clora/model/text/tokenizer_files.hpp"
+#include "clora/model/weights/weights.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {

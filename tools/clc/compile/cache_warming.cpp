@@ -7,11 +7,11 @@
 #include <optional>
 
 #include "clora/model/data/packing.hpp"
-#include "clora/model/transformer/language_model.hpp"
-#include "clora/model/weights/weights.hpp"
 #include "clora/model/generation/generator.hpp"
 #include "clora/model/training/evaluator.hpp"
 #include "clora/model/training/trainer.hpp"
+#include "clora/model/transformer/language_model.hpp"
+#include "clora/model/weights/weights.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -20,8 +20,8 @@ namespace {
 // The smallest training step, in rows.
 constexpr std::int64_t kMinRows = 16;
 // One prompt length for each prefill chunk size, 256, 64 and 16 rows
-// (model/transformer/cached_forward.cpp): three quarters of the chunk, so that short contexts can hold
-// them.
+// (model/transformer/cached_forward.cpp): three quarters of the chunk, so that short contexts can
+// hold them.
 constexpr std::int64_t kPrompts[]{192, 48, 12};
 // Lengths of the cache up to which decoding on GPUs takes one program each: a row's keys are split
 // among twice as many work-groups (portable_splits() of ops/attention/attention_spec.hpp).

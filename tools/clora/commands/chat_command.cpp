@@ -141,7 +141,7 @@ int chat(const Options& options) {
   Output output(options.common.output);
   const ModelText text(options.common.model, options.chat_template);
   text.chat_template();  // fail before loading if there is no chat template
-  LoadedModel loaded(options.common, output);
+  LoadedModel loaded(options.common, output, options.context);
   const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
   GenerationConfig config = options.sampling.config;
   config.seed = static_cast<std::uint32_t>(options.common.seed);

@@ -76,7 +76,7 @@ int eval(const Options& options) {
   const ModelText text(options.common.model, options.data.chat_template);
   const Records records =
       read_records(options.data.data, options.data, options.data.limit, text, output);
-  LoadedModel loaded(options.common, output);
+  LoadedModel loaded(options.common, output, options.data.max_seq_length);
   const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
   const Adapter* used = adapter ? &*adapter : nullptr;
   const EvalResult result = Evaluator(loaded.model(), used).evaluate(records);

@@ -4,9 +4,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "clora/model/weights/fuse.hpp"
 #include "clora/model/generation/generator.hpp"
 #include "clora/model/text/tokenizer_files.hpp"
+#include "clora/model/weights/fuse.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/files/atomic_folder.hpp"
 #include "tools/clora/commands/commands.hpp"

@@ -120,7 +120,8 @@ int generate(const Options& options) {
     const TraceSpan span(options.common.trace.get(), "tokenise");
     return prompt_of(options, text);
   }();
-  LoadedModel loaded(options.common, output);
+  const std::int64_t most = std::ssize(prompt) + options.sampling.config.max_tokens;
+  LoadedModel loaded(options.common, output, most);
   require_prompt(prompt, loaded.model().config());
   const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
   const GenerationConfig config = generation_config(options, loaded.end_ids(text));

@@ -7,8 +7,8 @@
 
 #include "clora/lora/peft_files.hpp"
 #include "clora/lora/safetensors.hpp"
-#include "clora/model/files/gguf.hpp"
 #include "clora/model/configuration/model_config.hpp"
+#include "clora/model/files/gguf.hpp"
 #include "clora/model/weights/weights.hpp"
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/common_options.hpp"

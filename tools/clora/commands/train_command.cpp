@@ -123,7 +123,7 @@ int train(const Options& options) {
          "train: --eval-every requires a valid.jsonl next to train.jsonl; '{}' has none",
          options.data.data);
   }
-  LoadedModel loaded(options.common, output);
+  LoadedModel loaded(options.common, output, options.data.max_seq_length);
   Adapter adapter =
       make_adapter(options.adapter, loaded, options.common.model, options.common.seed);
   if (!folder.checkpoint().empty()) {  // checked before anything in the folder changes
