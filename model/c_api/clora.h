@@ -213,7 +213,7 @@ typedef struct clora_model_options {
    * stays in memory. NULL: no callback. */
   int32_t (*progress)(void* user, double fraction);
   /* The longest context that the model will be used with, for models whose rope depends on it, such
-   * as Phi-4-mini; longer ones are then refused. 0: not longer than the model's original contexts. */
+   * as Phi-4-mini; longer ones are then refused. 0: no longer than the model's original ones. */
   int64_t context_length;
 } clora_model_options;
 
