@@ -138,8 +138,8 @@ class Sources:
         is_test = target.endswith("_test")
         main = self.source_of_test(target) if is_test else f"tools/{target}/main.cpp"
         changed_in = ["tests/support"] if is_test else ["tools/clora", "tools/command_line"]
-        sources = [main, *(source for source in self.changed(self.LIBRARIES + changed_in)
-                           if source != main)]
+        sources = [main, *self.families(), *(
+            source for source in self.changed(self.LIBRARIES + changed_in) if source != main)]
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             done = list(pool.map(self.compile, sources))
         if code := max(code for _, code in done):
@@ -149,6 +149,15 @@ class Sources:
         parts = [str(BUILD / "tools" / f"libclora_{name}.a") for name in ("parts", "command_line")]
         return self.call([BUILD / "tests/compile_op_test", *map(self.object_of, sources), *parts,
                           "-o", program])
+
+    def families(self):
+        """The list of model families that a build would generate, if it is another one."""
+        if not self.changed(["model/families"]):
+            return []
+        listed = "build/release/families.cpp"
+        self.call(["cmake", f"-DFOLDER={self.folder / 'model/families'}",
+                   f"-DOUTPUT={self.folder / listed}", "-P", "cmake/write_families.cmake"])
+        return [listed]
 
     def source_of_test(self, name):
         return str(next(self.folder.glob(f"tests/*/{name}.cpp")).relative_to(self.folder))

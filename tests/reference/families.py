@@ -130,6 +130,10 @@ FAMILIES = {
         num_hidden_layers=4, no_rope_layers=[1, 1, 1, 0], no_rope_layer_interval=2,
         use_sliding_window=False, tie_word_embeddings=True, rope_parameters=rope()), DENSE, None, [
         {"no_rope_layers": [1, 1, 1, 1]}, {"no_rope_layers": [1, 0, 1, 0]}]),
+    "seed_oss": ("seed_oss", settings(
+        head_dim=8, attention_bias=True, attention_out_bias=True, attention_dropout=0.0,
+        residual_dropout=0.0, rope_parameters=rope()), DENSE, None, [
+        changed("rope_parameters", rope_theta=50.0)]),
     "granite": ("granite", settings(
         tie_word_embeddings=True, embedding_multiplier=1.7, attention_multiplier=0.31,
         residual_multiplier=0.6, logits_scaling=1.9, rope_parameters=rope()), DENSE, None, [
@@ -498,7 +502,8 @@ def gguf_name(kind, name):
     if suffix not in ("weight", "bias"):
         stem, suffix = f"{stem}.{suffix}", ""
     result = GGUF_NAMES[stem]
-    if stem == "post_attention_layernorm" and kind in ("gemma2", "gemma3_text", "qwen3_5_text"):
+    with_post_norm = ("gemma2", "gemma3_text", "qwen3_5_text", "seed_oss")
+    if stem == "post_attention_layernorm" and kind in with_post_norm:
         result = "post_attention_norm"
     return (f"blk.{block.group(1)}." if block else "") + result + (suffix and "." + suffix)
 
