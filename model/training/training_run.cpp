@@ -54,8 +54,7 @@ class Run {
  public:
   Run(LanguageModel& model, Adapter& adapter, const Records& train, const Records* valid,
       const TrainingRunConfig& config, const TrainingCallbacks& callbacks)
-      : model_(model),
-        adapter_(adapter),
+      : adapter_(adapter),
         train_(train),
         valid_(valid),
         config_(config),
@@ -176,7 +175,6 @@ class Run {
     speed_.restart();
   }
 
-  LanguageModel& model_;
   Adapter& adapter_;
   const Records& train_;
   const Records* valid_;

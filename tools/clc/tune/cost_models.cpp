@@ -78,13 +78,14 @@ std::vector<CostProblem> problems_of_few_rows() {
 }
 
 template <class Costs>
-CostModel model_of(const char* (*unavailable)(const Context&), std::vector<CostProblem> problems) {
+CostModel model_of(const char* (*unavailable)(const Context&),
+                   const std::vector<CostProblem>& problems) {
   return {.name = Costs::kModel,
           .unavailable = unavailable,
           .costs = [](const Context& context) { return named(costs_of<Costs>(context)); },
           .set = [](const Context& context,
                     const NamedCosts& costs) { set_costs(context, costs_from<Costs>(costs)); },
-          .problems = std::move(problems)};
+          .problems = problems};
 }
 
 }  // namespace
