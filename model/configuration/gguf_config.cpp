@@ -165,6 +165,11 @@ void read_gguf_decoder(const GgufKeys& keys, ModelConfig& config, bool may_rotat
   check_sizes(config, path);
 }
 
+std::optional<std::int64_t> read_gguf_window(const GgufKeys& keys) {
+  const std::optional<std::int64_t> window = keys.find_integer("attention.sliding_window");
+  return window && *window > 0 ? window : std::nullopt;
+}
+
 ModelConfig from_gguf(const GgufFile& file) {
   const std::string path = file.path().string();
   const auto architecture = file.text("general.architecture");

@@ -11,4 +11,7 @@ namespace clora {
 // may_rotate_partly: whether the rope may be of a part of each head.
 void read_gguf_decoder(const GgufKeys& keys, ModelConfig& config, bool may_rotate_partly = false);
 
+// attention.sliding_window; nullopt if it is absent or 0.
+std::optional<std::int64_t> read_gguf_window(const GgufKeys& keys);
+
 }  // namespace clora

@@ -35,11 +35,11 @@ nlohmann::ordered_json rope_scaling_json(const ModelConfig& config) {
   }
   const bool has_factor =
       scaling.kind == RopeScaling::Kind::yarn || scaling.kind == RopeScaling::Kind::longrope;
-  if (scaling.attention_factor != 1 && !has_factor)
+  if (config.rope.scaling.attention_factor != 1 && !has_factor)
     fail(ErrorCode::unsupported,
          "{}: its rope.scaling.attn_factor of {} cannot be expressed by a supported rope type of "
          "config.json",
-         config.name, scaling.attention_factor);
+         config.name, config.rope.scaling.attention_factor);
   if (scaling.kind == RopeScaling::Kind::none) return nullptr;
   if (scaling.kind == RopeScaling::Kind::linear)
     return {{"rope_type", "linear"}, {"factor", scaling.factor}};

@@ -57,9 +57,7 @@ void from_hugging_face(const HuggingFaceKeys& keys, ModelConfig& config) {
 
 void from_gguf(const GgufKeys& keys, ModelConfig& config) {
   read_gguf_decoder(keys, config, true);
-  std::optional<std::int64_t> window = keys.find_integer("attention.sliding_window");
-  if (window && *window <= 0) window.reset();
-  add_blocks(config, {.window = window});
+  add_blocks(config, {.window = read_gguf_window(keys)});
 }
 
 void to_hugging_face(nlohmann::ordered_json& object, const ModelConfig& config) {

@@ -161,6 +161,18 @@ TEST(GgufConfig, ReadsTheAttentionFactorOfItsRope) {
                      ErrorCode::invalid_file, "attn_factor must be above 0, got -1");
 }
 
+// Factors that are those of a llama3 rope do not hide the other factor.
+TEST(GgufConfig, DoesNotLoseTheAttentionFactorBesideFactorsThatConfigJsonHas) {
+  GgufBytes gguf_bytes = gguf_of("llama");
+  std::string ones;
+  for (int i = 0; i < 8; ++i) test::append_scalar(ones, 1.F);
+  gguf_bytes.add_tensor("rope_freqs.weight", {8}, 0, ones);
+  EXPECT_NO_THROW(to_hugging_face_json(read(gguf_bytes)));
+  gguf_bytes.add_number("llama.rope.scaling.attn_factor", 1.5F);
+  CLORA_EXPECT_ERROR(to_hugging_face_json(read(gguf_bytes)), ErrorCode::unsupported,
+                     "attn_factor of 1.5");
+}
+
 TEST(GgufConfig, RefusesEveryKeyThatChangesTheMathematicsByName) {
   for (const char* key :
        {"attention.scale", "logit_scale", "embedding_scale", "residual_scale",
