@@ -75,6 +75,13 @@ double scaled_frequency(const RopeSpec& rope, std::int64_t i, double frequency) 
   return frequency;
 }
 
+void check_rope(const RopeSpec& rope, std::string_view file) {
+  const bool has_base = std::isfinite(rope.base) && rope.base > 0;
+  if (!has_base || !(rope.scaling.factor > 0))
+    fail(ErrorCode::invalid_file, "{}: the rope base {} and factor {} must be positive", file,
+         rope.base, rope.scaling.factor);
+}
+
 }  // namespace
 
 void check_sizes(const ModelConfig& config, std::string_view file) {
@@ -88,16 +95,14 @@ void check_sizes(const ModelConfig& config, std::string_view file) {
   check_size(file, "the number of positions", config.max_positions);
   for (const AttentionLayerSpec* attention : attentions_of(config)) {
     if (attention->window) check_size(file, "the sliding window", *attention->window);
+    if (attention->rope) check_rope(*attention->rope, file);
   }
   if (config.heads % config.kv_heads != 0)
     fail(ErrorCode::invalid_file, "{}: {} heads must be a multiple of the {} key/value heads", file,
          config.heads, config.kv_heads);
   if (config.head_dim % 2 != 0)
     fail(ErrorCode::invalid_file, "{}: the head dim must be even, got {}", file, config.head_dim);
-  const bool has_base = std::isfinite(config.rope.base) && config.rope.base > 0;
-  if (!has_base || !(config.rope.scaling.factor > 0))
-    fail(ErrorCode::invalid_file, "{}: the rope base {} and factor {} must be positive", file,
-         config.rope.base, config.rope.scaling.factor);
+  check_rope(config.rope, file);
   if (!(config.rms_norm_epsilon >= 0 && config.rms_norm_epsilon < 1))
     fail(ErrorCode::invalid_file, "{}: the RMS norm's epsilon must be from 0 to 1, got {}", file,
          config.rms_norm_epsilon);

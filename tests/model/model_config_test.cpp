@@ -291,6 +291,8 @@ TEST(HuggingFaceConfig, RefusesImpossibleSizes) {
   CLORA_EXPECT_ERROR(read(with(llama_json(), "head_dim", 5)), ErrorCode::invalid_file, "even");
   CLORA_EXPECT_ERROR(read(with(llama_json(), "rope_theta", 0)), ErrorCode::invalid_file,
                      "the rope base 0");
+  json gemma = with(qwen_json("gemma3_text"), "rope_local_base_freq", -1);
+  CLORA_EXPECT_ERROR(read(gemma), ErrorCode::invalid_file, "the rope base -1");
 }
 
 TEST(HuggingFaceConfig, RefusesWhatItCannotCompute) {
