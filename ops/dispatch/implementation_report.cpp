@@ -77,9 +77,7 @@ class TypicalOps {
   // Chooses as the generator does.
   void decode_layers(DType type) {
     const DecodeLayers decode{.layers = {decode_layer(type), decode_layer(type)},
-                              .rope_table = filled(f32({S, E / 2, 2})),
                               .position = i32(1),
-                              .first = i32(1),
                               .last = i32(1),
                               .heads = H};
     (void)decodes_in_one_launch(context_, decode);
@@ -166,7 +164,9 @@ class TypicalOps {
             .up = matrix(F, D),
             .down = matrix(D, F),
             .key_cache = f32({S, G, E}),
-            .value_cache = f32({S, G, E})};
+            .value_cache = f32({S, G, E}),
+            .first = i32(1),
+            .rope_table = filled(f32({S, E / 2, 2}))};
   }
 
   Batch& batch_;
