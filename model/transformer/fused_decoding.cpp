@@ -17,6 +17,24 @@ const char* refusal_of(const LinearLayer& layer, bool may_have_bias) {
   return has_bias && !may_have_bias ? "a layer other than q, k and v has a bias" : nullptr;
 }
 
+// The same for a layer that a file stores in place of several. begins: rows of all but the first.
+const char* refusal_of_joined(Recording& recording, const LinearLayer& layer,
+                              std::initializer_list<std::int64_t> begins) {
+  if (!recording.adapted(layer).lora.empty()) {
+    return "a layer that is several in one has an adapter";
+  }
+  const Tensor& w = layer.weights.w.whole();
+  const std::size_t row_bytes = w.bytes() / static_cast<std::size_t>(w.shape()[0]);
+  const std::size_t alignment = recording.model().context().device().base_alignment_bytes;
+  for (const std::int64_t begin : begins) {
+    const bool is_panel = w.layout() == Layout::plain || begin % kPackedRows == 0;
+    if (!is_panel || static_cast<std::size_t>(begin) * row_bytes % alignment != 0) {
+      return "a layer that is several in one cannot be divided";
+    }
+  }
+  return nullptr;
+}
+
 const char* refusal_of(Recording& recording, const BlockWeights& block) {
   const bool is_usual = block.size() == 2 && std::holds_alternative<AttentionWeights>(block[0].f) &&
                         std::holds_alternative<FeedForwardWeights>(block[1].f);
@@ -36,11 +54,14 @@ const char* refusal_of(Recording& recording, const BlockWeights& block) {
   for (const LinearLayer* each : {&attention.o, &feed_forward.down}) {
     if (const char* why = refusal_of(*each, false)) return why;
   }
-  const bool is_joined = attention.qkv.size() == 1 || feed_forward.gate_up.size() == 1;
-  if (!is_joined) return nullptr;
-  if (!recording.adapted(attention.qkv.front()).lora.empty() ||
-      !recording.adapted(feed_forward.gate_up.front()).lora.empty()) {
-    return "a layer that is several in one has an adapter";
+  const std::int64_t q = attention.spec.heads * attention.spec.head_dim;
+  const std::int64_t kv = attention.spec.kv_heads * attention.spec.head_dim;
+  if (attention.qkv.size() == 1) {
+    if (const char* why = refusal_of_joined(recording, attention.qkv[0], {q, q + kv})) return why;
+  }
+  if (feed_forward.gate_up.size() == 1) {
+    const std::int64_t gate = feed_forward.spec.down.inputs;
+    return refusal_of_joined(recording, feed_forward.gate_up[0], {gate});
   }
   return nullptr;
 }

@@ -26,6 +26,8 @@
 
 namespace clora {
 
+// Tensors of this struct are not temporaries of the batch: kernels may read them by their
+// addresses.
 struct DecodeLayer {
   Tensor input_norm;                             // [D]
   Tensor q, k, v;                                // [H E, D], [G E, D], [G E, D]

@@ -105,6 +105,11 @@ bool decode_is_adapted(const DecodeLayers& decode) {
 }
 
 Tensor decode_table(Context& context, const DecodeLayers& decode) {
+  for (const Tensor& tensor : tensors_of(decode)) {
+    const std::string& temporary = tensor.storage()->name;
+    require(temporary.empty(), "decode_layers: {} is a temporary, which has no address yet",
+            temporary);
+  }
   std::vector<Row> rows;
   std::ranges::transform(decode.layers, std::back_inserter(rows), row_of);
   const std::span<const std::byte> bytes = std::as_bytes(std::span(rows));

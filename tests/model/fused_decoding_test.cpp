@@ -91,6 +91,12 @@ class FusedDecodingTest : public testing::TestWithParam<test::FamilyModel> {
   static void expect_same(const std::vector<float>& got, const std::vector<float>& want) {
     test::expect_close(got, test::to_double(want), 1e-5, GetParam().name);
   }
+  // On devices where a kernel's argument starts at a multiple of more bytes than the parts of a
+  // tiny joined layer have.
+  static bool is_indivisible(const std::variant<DecodeLayers, std::string>& form) {
+    const auto* why = std::get_if<std::string>(&form);
+    return why != nullptr && why->ends_with("cannot be divided");
+  }
   // Models whose blocks have no such form, and why.
   static std::string refusal() {
     const std::map<std::string, std::string> refusals{
@@ -107,6 +113,7 @@ TEST_P(FusedDecodingTest, HasAFormOrSaysWhyNot) {
   LanguageModel model = open(Variant::automatic);
   const auto form = Row(model, nullptr).form();
   const auto* why = std::get_if<std::string>(&form);
+  if (is_indivisible(form)) GTEST_SKIP() << *why;
   if (refusal().empty()) {
     EXPECT_EQ(why, nullptr) << *why;
   } else {
@@ -121,6 +128,7 @@ TEST_P(FusedDecodingTest, HasAdaptersUnlessTheyBelongToSeveralLayersInOne) {
   const Adapter adapter(model.context(), select_sites(model.config(), {"all-linear"}, 0),
                         {.rank = 4, .alpha = 8});
   const auto form = Row(model, &adapter).form();
+  if (is_indivisible(form)) GTEST_SKIP() << std::get<std::string>(form);
   const bool is_joined =
       std::get<AttentionLayerSpec>(model.config().blocks[0][0].f).qkv.has_value();
   EXPECT_EQ(std::holds_alternative<DecodeLayers>(form), !is_joined);
@@ -133,6 +141,7 @@ TEST_P(FusedDecodingTest, ComputesWhatTheSubLayersCompute) {
   if (!refusal().empty()) GTEST_SKIP() << refusal();
   for (const Variant variant : {Variant::automatic, Variant::portable}) {
     LanguageModel model = open(variant);
+    if (is_indivisible(Row(model, nullptr).form())) GTEST_SKIP() << "a layer cannot be divided";
     const std::vector<float> want = Row(model, nullptr).output(Form::sub_layers);
     expect_same(Row(model, nullptr).output(Form::unfused), want);
     if (variant == Variant::portable) {

@@ -523,6 +523,19 @@ TEST_P(FewLaunches, AreNotSelectedForOtherVariantsSizesAndMixedTypes) {
   EXPECT_FALSE(decodes_in_few_launches(test::context_of(Variant::cpu), layers.decode));
 }
 
+// An address that is stored before the batch places its temporaries would be wrong.
+TEST_F(OneLaunchOfManyItems, RefusesTemporaries) {
+  Layers layers(context(), kWithBiases, DType::bf16, {3, 0}, Layout::plain);
+  Batch batch(context());
+  layers.decode.layers[1].first = batch.temporary({1}, DType::i32, "first row");
+  const Tensor grid_barrier = test::upload(context(), {3}, std::vector<std::int32_t>{0, 0, 0});
+  EXPECT_THAT(test::error_of([&] {
+                record_decode_layers_gpu(batch, layers.x, layers.decode, grid_barrier,
+                                         layers.decode);
+              }),
+              testing::HasSubstr("decode_layers: first row is a temporary"));
+}
+
 class DecodeLayersTest : public test::OpTest {};
 INSTANTIATE_TEST_SUITE_P(Variants, DecodeLayersTest, test::all_variants(), test::variant_name);
 
