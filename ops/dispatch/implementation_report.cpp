@@ -13,6 +13,7 @@
 #include "clora/ops/rowwise/cast.hpp"
 #include "clora/ops/rowwise/dropout.hpp"
 #include "clora/ops/rowwise/embedding.hpp"
+#include "clora/ops/rowwise/gelu.hpp"
 #include "clora/ops/rowwise/layer_norm.hpp"
 #include "clora/ops/rowwise/rms_norm.hpp"
 #include "clora/ops/rowwise/rope.hpp"
@@ -93,6 +94,7 @@ class TypicalOps {
   void swiglu() {
     record_swiglu(batch_, activation({T, F}), activation({T, F}), activation({T, F}));
   }
+  void gelu() { record_gelu(batch_, activation({T, F}), activation({T, F})); }
   void rope() {
     record_rope(batch_, activation({T, H, E}), activation({T, H, E}), i32(T), f32({T, E / 2, 2}),
                 RopeLayout::half_split, RopeDirection::forward);
@@ -198,6 +200,7 @@ constexpr TypicalOp kTypical[] = {
     {"layer_norm", "", &TypicalOps::layer_norm},
     {"softmax", "", &TypicalOps::softmax},
     {"swiglu", "", &TypicalOps::swiglu},
+    {"gelu", "", &TypicalOps::gelu},
     {"rope", "", &TypicalOps::rope},
     {"dropout", "", &TypicalOps::dropout},
     {"cast", "", &TypicalOps::cast},
