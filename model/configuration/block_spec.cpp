@@ -24,6 +24,12 @@ void add_tensors(std::vector<TensorSpec>& tensors, const FeedForwardLayerSpec& f
   tensors.emplace_back(&feed_forward.down);
 }
 
+void add_tensors(std::vector<TensorSpec>& tensors, const ShortConvLayerSpec& layer) {
+  tensors.insert(tensors.end(), {&layer.in, &layer.taps});
+  if (layer.bias) tensors.emplace_back(&*layer.bias);
+  tensors.emplace_back(&layer.out);
+}
+
 }  // namespace
 
 std::vector<TensorSpec> tensors_of(const SubLayerSpec& layer) {

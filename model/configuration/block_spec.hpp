@@ -44,6 +44,17 @@ struct NormSpec {
   bool operator==(const NormSpec&) const = default;
 };
 
+// A small parameter that is f32 on the device and to which no adapter attaches. Its names are
+// whole: "linear_attn.dt_bias" and "ssm_dt.bias".
+struct ParameterSpec {
+  TensorNames names;
+  std::int64_t width = 0;
+  // 0: a vector [width]. Else the taps of a convolution, the last one of the current row: [width,
+  // 1, taps] in Hugging Face's files, [width, taps] in GGUF files.
+  std::int64_t taps = 0;
+  bool operator==(const ParameterSpec&) const = default;
+};
+
 struct RopeScaling {
   enum class Kind {
     none,
@@ -103,18 +114,28 @@ struct FeedForwardLayerSpec {
   bool operator==(const FeedForwardLayerSpec&) const = default;
 };
 
+// A gated short convolution (LFM2): [b, c, x] = in(h), f(h) = out(c * conv(b * x)), where conv is
+// causal, of each channel, and within a document.
+struct ShortConvLayerSpec {
+  LinearSpec in;                      // [3 D, D]
+  ParameterSpec taps;                 // of D channels
+  std::optional<ParameterSpec> bias;  // [D], of the convolution
+  LinearSpec out;                     // [D, D]
+  bool operator==(const ShortConvLayerSpec&) const = default;
+};
+
 struct SubLayerSpec {
   NormSpec norm;                      // of x
   std::optional<NormSpec> post_norm;  // of f's output
   double multiplier = 1;
-  std::variant<AttentionLayerSpec, FeedForwardLayerSpec> f;
+  std::variant<AttentionLayerSpec, FeedForwardLayerSpec, ShortConvLayerSpec> f;
   bool operator==(const SubLayerSpec&) const = default;
 };
 
 using BlockSpec = std::vector<SubLayerSpec>;
 
-// The norms and linear layers of a sub-layer, in the order of computation.
-using TensorSpec = std::variant<const NormSpec*, const LinearSpec*>;
+// The norms, linear layers and parameters of a sub-layer, in the order of computation.
+using TensorSpec = std::variant<const NormSpec*, const LinearSpec*, const ParameterSpec*>;
 std::vector<TensorSpec> tensors_of(const SubLayerSpec& layer);
 // The linear layers among them.
 std::vector<const LinearSpec*> linears_of(const SubLayerSpec& layer);

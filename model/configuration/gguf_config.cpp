@@ -151,7 +151,9 @@ void read_gguf_decoder(const GgufKeys& keys, ModelConfig& config, bool may_rotat
   config.hidden_size = keys.integer("embedding_length");
   config.intermediate_size = keys.integer("feed_forward_length");
   config.heads = keys.integer("attention.head_count");
-  config.kv_heads = keys.find_integer("attention.head_count_kv").value_or(config.heads);
+  if (config.kv_heads == 0) {
+    config.kv_heads = keys.find_integer("attention.head_count_kv").value_or(config.heads);
+  }
   config.head_dim = head_dim_of(keys, config, path);
   config.vocabulary = vocabulary_of(file);
   config.rms_norm_epsilon = keys.number("attention.layer_norm_rms_epsilon");

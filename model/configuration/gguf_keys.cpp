@@ -78,6 +78,19 @@ std::optional<std::string_view> GgufKeys::find_text(std::string_view key) const 
   return file_.text(name(key));
 }
 
+std::optional<std::vector<std::int64_t>> GgufKeys::find_integers(std::string_view key,
+                                                                 std::int64_t layers) const {
+  read_.emplace(key);
+  const GgufValue* value = file_.find_value(name(key));
+  if (value == nullptr) return std::nullopt;
+  auto list = value->integers();
+  if (!list || std::ssize(*list) != layers) {
+    fail(ErrorCode::invalid_file, "{}: {} must be a list of {} integers, one of each layer, got {}",
+         path(), name(key), layers, value->summary());
+  }
+  return list;
+}
+
 std::int64_t GgufKeys::integer(std::string_view key) const {
   const auto value = find_integer(key);
   if (!value) fail(ErrorCode::invalid_file, "{}: the key {} is missing", path(), name(key));

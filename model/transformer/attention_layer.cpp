@@ -16,6 +16,12 @@ AttentionLayer::AttentionLayer(Recording& recording, const AttentionWeights& wei
                     spec_.kv_heads * spec_.head_dim}),
       o_linear_(recording.adapted(weights.o)) {}
 
+std::vector<Shape> AttentionLayer::cache_shapes(const AttentionLayerSpec& spec,
+                                                std::int64_t positions) {
+  const Shape heads{positions, spec.kv_heads, spec.head_dim};
+  return {heads, heads};
+}
+
 bool AttentionLayer::has_adapter() const {
   return qkv_linears_.has_adapter() || !o_linear_.lora.empty();
 }
@@ -99,9 +105,10 @@ void AttentionLayer::attend() {
     return;
   }
   const Tensor& positions = recording_.row_inputs().positions;
-  record_cache_append(batch, cache->keys, k_, positions);
-  record_cache_append(batch, cache->values, v_, positions);
-  record_attention(batch, y_, {}, inputs(cache->keys, cache->values));
+  const Tensor &keys = cache->at(0), &values = cache->at(1);
+  record_cache_append(batch, keys, k_, positions);
+  record_cache_append(batch, values, v_, positions);
+  record_attention(batch, y_, {}, inputs(keys, values));
 }
 
 void AttentionLayer::record_forward(const Tensor& y, const Tensor& h, const Tensor& residual) {

@@ -20,6 +20,9 @@ class AttentionLayer final : public SubLayer {
  public:
   AttentionLayer(Recording& recording, const AttentionWeights& weights);
 
+  // Keys and values of all positions.
+  static std::vector<Shape> cache_shapes(const AttentionLayerSpec& spec, std::int64_t positions);
+
   bool has_adapter() const override;
   void record_forward(const Tensor& y, const Tensor& h, const Tensor& residual) override;
   std::vector<PendingGradient> record_backward(const Tensor& dh, const Tensor& dy) override;

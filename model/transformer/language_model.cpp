@@ -92,6 +92,25 @@ class Loader {
     return tensor;
   }
 
+  // Returns the taps [W, C] of a convolution by their lag, the file's [C, 1, W] in reverse.
+  Tensor taps(const ParameterSpec& spec) {
+    const WeightView view =
+        files_.get(prefix_ + spec.names.hugging_face, {spec.width, 1, spec.taps});
+    const auto C = static_cast<std::size_t>(spec.width), W = static_cast<std::size_t>(spec.taps);
+    const std::vector<float> stored = to_float(view.type, view.bytes, C * W);
+    std::vector<float> values(stored.size());
+    for (std::size_t c = 0; c < C; ++c) {
+      for (std::size_t lag = 0; lag < W; ++lag) values[lag * C + c] = stored[c * W + W - 1 - lag];
+    }
+    const Tensor tensor =
+        context_.upload<float>({spec.taps, spec.width}, DType::f32, values, MemoryTag::weights);
+    count(tensor.bytes(), view.bytes.size());
+    return tensor;
+  }
+  Tensor parameter(const ParameterSpec& spec) {
+    return vector(prefix_ + spec.names.hugging_face, spec.width);
+  }
+
   // Also multiplied by the scale of the logits, which are linear in it.
   Tensor final_norm() {
     prefix_.clear();
@@ -140,13 +159,21 @@ class Loader {
                              .o = linear(spec.o),
                              .q_norm = norm(spec.q_norm),
                              .k_norm = norm(spec.k_norm),
-                             .cache_index = attentions_++};
+                             .cache_index = caches_++};
     return weights;
   }
   FeedForwardWeights load(const FeedForwardLayerSpec& spec) {
     return {.spec = spec,
             .gate_up = linears(spec.gate_up, {&spec.gate, &spec.up}),
             .down = linear(spec.down)};
+  }
+  ShortConvWeights load(const ShortConvLayerSpec& spec) {
+    return {.spec = spec,
+            .in = linear(spec.in),
+            .out = linear(spec.out),
+            .taps = taps(spec.taps),
+            .bias = spec.bias ? parameter(*spec.bias) : Tensor(),
+            .cache_index = caches_++};
   }
 
   static std::span<const std::byte> bytes_of_rows(const WeightView& view, const RowRange& rows) {
@@ -223,7 +250,7 @@ class Loader {
   const LoadOptions& options_;
   std::string prefix_;  // of the block's names
   std::uint32_t linears_ = 0;
-  std::size_t attentions_ = 0;
+  std::size_t caches_ = 0;
   std::size_t wanted_;     // bytes of the files
   std::size_t read_ = 0;   // bytes of the files
   std::size_t bytes_ = 0;  // bytes of the tensors
@@ -286,16 +313,21 @@ void require_known(const ModelConfig& config, const std::vector<std::string>& ta
   }
 }
 
+using Linears = std::vector<const LinearLayer*>;
+
+Linears all_of(const std::vector<LinearLayer>& layers, const LinearLayer& last) {
+  Linears all;
+  for (const LinearLayer& each : layers) all.push_back(&each);
+  all.push_back(&last);
+  return all;
+}
+
+Linears linears_in(const AttentionWeights& f) { return all_of(f.qkv, f.o); }
+Linears linears_in(const FeedForwardWeights& f) { return all_of(f.gate_up, f.down); }
+Linears linears_in(const ShortConvWeights& f) { return {&f.in, &f.out}; }
+
 const LinearLayer* find_linear(const SubLayerWeights& layer, std::string_view path) {
-  std::vector<const LinearLayer*> all;
-  if (const auto* attention = std::get_if<AttentionWeights>(&layer.f)) {
-    for (const LinearLayer& each : attention->qkv) all.push_back(&each);
-    all.push_back(&attention->o);
-  } else {
-    const auto& feed_forward = std::get<FeedForwardWeights>(layer.f);
-    for (const LinearLayer& each : feed_forward.gate_up) all.push_back(&each);
-    all.push_back(&feed_forward.down);
-  }
+  const Linears all = std::visit([](const auto& f) { return linears_in(f); }, layer.f);
   const auto at = std::ranges::find(all, path, [](const LinearLayer* each) { return each->path; });
   return at == all.end() ? nullptr : *at;
 }

@@ -22,7 +22,7 @@ struct AttentionWeights {
   std::vector<LinearLayer> qkv;  // q, k and v, or one layer of all three
   LinearLayer o;
   Tensor q_norm, k_norm;        // [E], or empty
-  std::size_t cache_index = 0;  // of its keys and values, among the attention layers of the model
+  std::size_t cache_index = 0;  // of its keys and values, among the caches of the model
 };
 
 struct FeedForwardWeights {
@@ -31,11 +31,18 @@ struct FeedForwardWeights {
   LinearLayer down;
 };
 
+struct ShortConvWeights {
+  ShortConvLayerSpec spec;
+  LinearLayer in, out;
+  Tensor taps, bias;  // as in ShortConv
+  std::size_t cache_index = 0;
+};
+
 struct SubLayerWeights {
   Tensor norm;       // [D]
   Tensor post_norm;  // [D], or empty
   float multiplier = 1;
-  std::variant<AttentionWeights, FeedForwardWeights> f;
+  std::variant<AttentionWeights, FeedForwardWeights, ShortConvWeights> f;
 };
 
 using BlockWeights = std::vector<SubLayerWeights>;

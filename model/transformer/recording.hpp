@@ -21,17 +21,16 @@ struct RowInputs {
   double keys_per_row = 0;  // as in AttentionInputs, without sliding windows
 };
 
-// Keys and values of all earlier positions, each [S, G, E].
-struct CacheTensors {
-  Tensor keys, values;
-};
+// What a sub-layer keeps of earlier positions (cache_shapes() of model/transformer/sub_layer.hpp):
+// attention its keys and values, a layer with a state its state.
+using CacheTensors = std::vector<Tensor>;
 
 struct RecordingOptions {
   RowInputs rows;
   std::int64_t positions = 0;  // P: every position is below it
   DType type = DType::f32;     // of activations that products read
   const Adapter* adapter = nullptr;
-  // Of each attention layer, appended to and read from; empty: rows attend to each other only.
+  // Of each sub-layer that has one, read and written; empty: rows depend on each other only.
   std::span<const CacheTensors> caches = {};
   // A pass with a backward: activations are kept, and adapters have dropout and gradients.
   bool trains = false;

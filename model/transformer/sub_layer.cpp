@@ -2,6 +2,7 @@
 
 #include "model/transformer/attention_layer.hpp"
 #include "model/transformer/feed_forward_layer.hpp"
+#include "model/transformer/short_conv_layer.hpp"
 
 namespace clora {
 namespace {
@@ -13,7 +14,23 @@ std::unique_ptr<SubLayer> make(Recording& recording, const FeedForwardWeights& w
   return std::make_unique<FeedForwardLayer>(recording, weights);
 }
 
+std::unique_ptr<SubLayer> make(Recording& recording, const ShortConvWeights& weights) {
+  return std::make_unique<ShortConvLayer>(recording, weights);
+}
+
+std::vector<Shape> shapes(const AttentionLayerSpec& spec, std::int64_t positions) {
+  return AttentionLayer::cache_shapes(spec, positions);
+}
+std::vector<Shape> shapes(const FeedForwardLayerSpec&, std::int64_t) { return {}; }
+std::vector<Shape> shapes(const ShortConvLayerSpec& spec, std::int64_t) {
+  return ShortConvLayer::cache_shapes(spec);
+}
+
 }  // namespace
+
+std::vector<Shape> cache_shapes(const SubLayerSpec& layer, std::int64_t positions) {
+  return std::visit([&](const auto& f) { return shapes(f, positions); }, layer.f);
+}
 
 std::unique_ptr<SubLayer> make_sub_layer(Recording& recording, const SubLayerWeights& weights) {
   return std::visit([&](const auto& f) { return make(recording, f); }, weights.f);

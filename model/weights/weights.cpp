@@ -28,6 +28,11 @@ class BlockNeeds {
     add(norm.names, ".weight", {norm.width}, 0);
     needs_.back().plus_one = norm.plus_one;
   }
+  void add(const ParameterSpec& parameter) {
+    const Shape shape =
+        parameter.taps == 0 ? Shape{parameter.width} : Shape{parameter.width, 1, parameter.taps};
+    add(parameter.names, "", shape, 0);
+  }
   void add(const LinearSpec& linear) {
     add(linear.names, ".weight", {linear.outputs, linear.inputs}, linear.rotated_head_dim);
     if (linear.has_bias) add(linear.names, ".bias", {linear.outputs}, linear.rotated_head_dim);
@@ -68,6 +73,14 @@ void resolve_tied_head(StoredWeights& weights, const std::filesystem::path& sour
          source.string(), kHead, kEmbeddings);
   }
   weights.erase(weights.find(kHead));
+}
+
+// GGUF files store the taps [C, 1, W] of a convolution as [C, W].
+void restore_dimension(StoredWeights& weights, const WeightNeed& need) {
+  const auto at = weights.find(need.name);
+  if (at == weights.end() || need.shape.rank() != 3) return;
+  Shape& shape = at->second.view.shape;
+  if (shape == Shape{need.shape[0], need.shape[2]}) shape = need.shape;
 }
 
 void check_weight(const StoredWeights& weights, const WeightNeed& need,
@@ -126,6 +139,7 @@ WeightFiles WeightFiles::open(const std::filesystem::path& path) {
   StoredWeights stored = list_weights(store->sources, store->needs);
   if (config.tied_head) resolve_tied_head(stored, store->sources.config_file);
   for (const WeightNeed& need : store->needs) {
+    if (store->sources.gguf) restore_dimension(stored, need);
     check_weight(stored, need, path);
     WeightView& view = store->weights.insert(stored.extract(need.name)).position->second.view;
     if (config.rope_layout == RopeLayout::interleaved) {

@@ -25,13 +25,15 @@ class Row {
  public:
   Row(LanguageModel& model, const Adapter* adapter) : model_(model), batch_(model.context()) {
     std::uint32_t seed = 0;
-    for (const AttentionLayerSpec* layer : attentions_of(model.config())) {
-      const Shape shape{kPositions, layer->kv_heads, layer->head_dim};
-      const auto random = [&] {
-        return upload(shape,
-                      test::random_values(static_cast<std::size_t>(shape.elements()), ++seed));
-      };
-      caches_.push_back({random(), random()});
+    for (const BlockSpec& block : model.config().blocks) {
+      for (const SubLayerSpec& layer : block) {
+        CacheTensors cache;
+        for (const Shape& shape : cache_shapes(layer, kPositions)) {
+          const auto count = static_cast<std::size_t>(shape.elements());
+          cache.push_back(test::upload(model.context(), shape, test::random_values(count, ++seed)));
+        }
+        if (!cache.empty()) caches_.push_back(std::move(cache));
+      }
     }
     const auto integer = [&](std::int32_t value) {
       return test::upload(model.context(), {1}, std::vector{value});
@@ -70,10 +72,6 @@ class Row {
   }
 
  private:
-  Tensor upload(const Shape& shape, const std::vector<float>& values) {
-    return test::upload(model_.context(), shape, values);
-  }
-
   LanguageModel& model_;
   Batch batch_;
   std::vector<CacheTensors> caches_;
@@ -100,6 +98,7 @@ class FusedDecodingTest : public testing::TestWithParam<test::FamilyModel> {
   // Models whose blocks have no such form, and why.
   static std::string refusal() {
     const std::map<std::string, std::string> refusals{
+        {"lfm2", "a block is not attention and a gated feed-forward"},
         {"llama", "a layer other than q, k and v has a bias"},
     };
     const auto found = refusals.find(GetParam().name);

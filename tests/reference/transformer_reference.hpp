@@ -16,6 +16,7 @@
 #include "clora/model/transformer/language_model.hpp"
 #include "model/files/dequantise.hpp"
 #include "model/weights/rotary_order.hpp"
+#include "tests/reference/short_conv_reference.hpp"
 #include "tests/reference/swiglu_reference.hpp"
 
 namespace clora::test {
@@ -55,7 +56,7 @@ class ReferenceTransformer {
     }
     for (double& value : x) value *= config_.embedding_scale;
     for (std::int64_t layer = 0; layer < config_.layers; ++layer) block(x, ids.size(), layer);
-    norm(x, weights_.at("model.norm.weight"));
+    norm(x, weight_of("", config_.final_norm));
     const auto head = weights_.find("lm_head.weight");
     Matrix y = product(x, head == weights_.end() ? embeddings() : head->second, ids.size());
     for (double& value : y) value *= config_.logit_scale;
@@ -255,6 +256,31 @@ class ReferenceTransformer {
       gate[i] = (is_silu ? reference::silu(gate[i]) : reference::gelu(gate[i])) * both[1][i];
     }
     return linear(gate, rows, prefix + spec.down.names.hugging_face);
+  }
+
+  Matrix sub_layer(const Matrix& h, std::size_t rows, const std::string& prefix,
+                   const ShortConvLayerSpec& spec) const {
+    const Matrix bcx = linear(h, rows, prefix + spec.in.names.hugging_face);
+    reference::ShortConvProblem conv = conv_of(prefix, spec.taps, rows);
+    conv.gated = true;
+    if (spec.bias) conv.bias = weights_.at(prefix + spec.bias->names.hugging_face);
+    return linear(reference::short_conv(conv, bcx), rows, prefix + spec.out.names.hugging_face);
+  }
+
+  // Of one document of `rows` rows.
+  reference::ShortConvProblem conv_of(const std::string& prefix, const ParameterSpec& spec,
+                                      std::size_t rows) const {
+    const Matrix& stored = weights_.at(prefix + spec.names.hugging_face);  // [C, 1, W]
+    const auto C = static_cast<std::size_t>(spec.width), W = static_cast<std::size_t>(spec.taps);
+    reference::ShortConvProblem conv{.channels = C,
+                                     .width = W,
+                                     .taps = {},
+                                     .bias = {},
+                                     .first = std::vector<std::int32_t>(rows, 0)};
+    for (std::size_t lag = 0; lag < W; ++lag) {
+      for (std::size_t c = 0; c < C; ++c) conv.taps.push_back(stored[c * W + W - 1 - lag]);
+    }
+    return conv;
   }
 
   ModelConfig config_;

@@ -65,6 +65,23 @@ std::vector<float> interleaved(const std::vector<float>& rows, std::int64_t coun
   return out;
 }
 
+// A list of INT32 or BOOL.
+void add_list(GgufBytes& gguf, const std::string& key, const json& list) {
+  constexpr std::uint32_t kInt32 = 5, kBool = 7, kArray = 9;
+  const bool flags = list.at(0).is_boolean();
+  std::string bytes;
+  append_scalar(bytes, flags ? kBool : kInt32);
+  append_scalar(bytes, static_cast<std::uint64_t>(list.size()));
+  for (const json& value : list) {
+    if (flags) {
+      bytes += value.get<bool>() ? '\1' : '\0';
+    } else {
+      append_scalar(bytes, value.get<std::int32_t>());
+    }
+  }
+  gguf.add_raw(key, kArray, bytes);
+}
+
 void add_entry(GgufBytes& gguf, const std::string& key, const json& value) {
   if (value.is_string()) {
     gguf.add_text(key, value.get<std::string>());
@@ -74,8 +91,10 @@ void add_entry(GgufBytes& gguf, const std::string& key, const json& value) {
     gguf.add_integer(key, value.get<std::uint32_t>());
   } else if (value.is_number()) {
     gguf.add_number(key, value.get<float>());
+  } else if (value.is_array()) {
+    add_list(gguf, key, value);
   } else {
-    throw std::runtime_error("an array in the metadata: " + key);
+    throw std::runtime_error("an object in the metadata: " + key);
   }
 }
 
@@ -123,11 +142,14 @@ void write_family_gguf(const std::filesystem::path& path, const FamilyModel& mod
   const json extra = notes.value("extra_tensors", json::object());
   const auto add_one = notes.value("add_one", std::vector<std::string>());
   const std::set<std::string> plus_one(add_one.begin(), add_one.end());
+  const auto squeeze = notes.value("squeeze", std::vector<std::string>());
+  const std::set<std::string> squeezed(squeeze.begin(), squeeze.end());
   GgufBytes gguf;
   for (const auto& [key, value] : model.reference.at("gguf").items()) add_entry(gguf, key, value);
   for (const auto& [name, gguf_name] : model.reference.at("gguf_tensors").items()) {
-    const Shape shape = shape_of(model.reference.at("tensors").at(name));
+    Shape shape = shape_of(model.reference.at("tensors").at(name));
     std::vector<float> values = values_of(name, shape);
+    if (squeezed.contains(name)) shape = {shape[0], shape[2]};
     if (plus_one.contains(name)) {
       for (float& value : values) value += 1;
     }

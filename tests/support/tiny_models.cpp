@@ -65,7 +65,11 @@ std::vector<TinyModel> tiny_models() {
                                            {"sliding_window", 5},
                                            {"query_pre_attn_scalar", 9},
                                            {"rope_local_base_freq", 100}})},
-      {"Phi3", config_of("phi3", {{"partial_rotary_factor", 0.75}})}};
+      {"Phi3", config_of("phi3", {{"partial_rotary_factor", 0.75}})},
+      {"Lfm2", config_of("lfm2", {{"norm_eps", 1e-5},
+                                  {"layer_types", {"conv", "full_attention"}},
+                                  {"conv_bias", true},
+                                  {"block_auto_adjust_ff_dim", false}})}};
 }
 
 void write_tiny_model(const std::filesystem::path& folder, const ModelConfig& config, DType type,
