@@ -6,6 +6,7 @@
 
 #include "clora/runtime/files/file.hpp"
 #include "model/files/generation_config.hpp"
+#include "model/files/model_folder.hpp"
 #include "model/text/tokenizer_json.hpp"
 #include "model/text/tokenizer_json_writing.hpp"
 #include "runtime/fail.hpp"
@@ -15,6 +16,7 @@ namespace clora {
 namespace {
 
 constexpr const char* kPrefix = "tokenizer.ggml.";
+constexpr const char* kTokenizerName = "tokenizer.json";
 
 // Reads one file's metadata under tokenizer.ggml.; errors name the file.
 class GgufReader {
@@ -134,7 +136,7 @@ std::string text_or_nothing(const std::filesystem::path& path) {
 
 // The tokenizer files of a Hugging Face folder.
 constexpr std::array<const char*, 9> kFolderFiles = {
-    "tokenizer.json",     "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
+    kTokenizerName,       "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
     "merges.txt",         "tokenizer.model",       "added_tokens.json",       "chat_template.jinja",
     kGenerationConfigName};
 
@@ -147,7 +149,7 @@ void add_generation_ends(const std::filesystem::path& folder, TokenizerSpec& spe
 }
 
 Tokenizer load_folder(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / "tokenizer.json";
+  const std::filesystem::path path = folder / kTokenizerName;
   if (!std::filesystem::is_regular_file(path)) {
     fail(ErrorCode::not_found, "tokenizer: '{}' contains no tokenizer.json", folder.string());
   }
@@ -159,6 +161,14 @@ Tokenizer load_folder(const std::filesystem::path& folder) {
   return Tokenizer(std::move(spec));
 }
 
+// Returns the GGUF file with the tokenizer of `model`; nullopt if `model` is a folder whose
+// tokenizer is in, or belongs in, tokenizer.json.
+std::optional<std::filesystem::path> gguf_of(const std::filesystem::path& model) {
+  if (!std::filesystem::is_directory(model)) return model;
+  if (std::filesystem::is_regular_file(model / kTokenizerName)) return std::nullopt;
+  return has_safetensors(model) ? std::nullopt : gguf_model_in(model);
+}
+
 }  // namespace
 
 TokenizerSpec tokenizer_spec_from_gguf(const GgufFile& file) { return GgufReader(file).read(); }
@@ -168,15 +178,15 @@ Tokenizer tokenizer_from_gguf(const GgufFile& file) {
 }
 
 Tokenizer load_tokenizer(const std::filesystem::path& model) {
-  if (std::filesystem::is_directory(model)) return load_folder(model);
-  return tokenizer_from_gguf(GgufFile::open(model));
+  const auto gguf = gguf_of(model);
+  return gguf ? tokenizer_from_gguf(GgufFile::open(*gguf)) : load_folder(model);
 }
 
 void write_tokenizer_files(const std::filesystem::path& model,
                            const std::filesystem::path& out_folder) {
-  if (!std::filesystem::is_directory(model)) {
-    const TokenizerSpec spec = tokenizer_spec_from_gguf(GgufFile::open(model));
-    write_file_atomically(out_folder / "tokenizer.json", tokenizer_json_of(spec));
+  if (const auto gguf = gguf_of(model)) {
+    const TokenizerSpec spec = tokenizer_spec_from_gguf(GgufFile::open(*gguf));
+    write_file_atomically(out_folder / kTokenizerName, tokenizer_json_of(spec));
     write_file_atomically(out_folder / "tokenizer_config.json", tokenizer_config_json_of(spec));
     return;
   }

@@ -16,6 +16,7 @@ constexpr std::array kTargets{
     Target{"chat_template", read_chat_template, chat_template_seeds},
     Target{"generation_config", read_generation_config, generation_config_seeds},
     Target{"gguf", read_gguf, gguf_seeds},
+    Target{"gguf_parts", read_gguf_parts, gguf_parts_seeds},
     Target{"http_request", read_http_request, http_request_seeds},
     Target{"model_config", read_model_config, model_config_seeds},
     Target{"npy", read_npy_file, npy_seeds},
