@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "clora/runtime/files/file.hpp"
 #include "model/files/generation_config.hpp"
 #include "model/files/model_folder.hpp"
+#include "model/text/pre_tokenizers.hpp"
 #include "model/text/tokenizer_json.hpp"
 #include "model/text/tokenizer_json_writing.hpp"
 #include "runtime/fail.hpp"
@@ -74,15 +76,13 @@ class GgufReader {
     }
   }
 
-  // Also sets what the family of the pre-tokeniser implies beyond its patterns: Qwen2 normalises
-  // texts, Llama 3 ignores merges for pieces that are tokens and prepends bos.
   void read_byte_level() {
     spec_.algorithm = TokenizerAlgorithm::byte_level_bpe;
-    const std::string pre(file_.text(key("pre")).value_or("default"));
-    spec_.split_patterns = split_patterns_of(pre);
-    spec_.normalize_nfc = spec_.split_patterns == split_patterns_of("qwen2");
-    spec_.ignore_merges = spec_.split_patterns == split_patterns_of("llama-bpe");
-    spec_.add_bos = file_.boolean(key("add_bos_token")).value_or(spec_.ignore_merges);
+    PreTokenizer pre = pre_tokenizer_of(file_.text(key("pre")).value_or("default"));
+    spec_.split_patterns = std::move(pre.patterns);
+    spec_.normalize_nfc = pre.normalize_nfc;
+    spec_.ignore_merges = pre.ignore_merges;
+    spec_.add_bos = file_.boolean(key("add_bos_token")).value_or(pre.add_bos);
     spec_.add_leading_space = file_.boolean(key("add_space_prefix")).value_or(false);
     for (const std::string_view merge : required_texts("merges")) {
       spec_.merges.push_back(merge_from_text(merge, spec_.source));
@@ -100,8 +100,21 @@ class GgufReader {
                              ? SpacePrefix::every_fragment
                              : SpacePrefix::never;
     spec_.unknown = special_id("unknown_token_id");
+    if (file_.text("general.architecture") == "phi3") add_rules_of_phi3();
     spec_.bos = 1;  // Llama's ids, if the file does not define them
     spec_.eos = 2;
+  }
+
+  // The added tokens of Phi-3 take the white space after them, except these. Metadata has no place
+  // for that, so llama.cpp and clora know it.
+  void add_rules_of_phi3() {
+    constexpr std::array<std::string_view, 3> kExact = {"<unk>", "<s>", "<|endoftext|>"};
+    for (std::size_t id = 0; id < spec_.types.size() && id < spec_.tokens.size(); ++id) {
+      const TokenType type = spec_.types[id];
+      const bool is_added = type == TokenType::control || type == TokenType::user_defined;
+      if (is_added && std::ranges::find(kExact, spec_.tokens[id]) == kExact.end())
+        spec_.added_rules[static_cast<std::int32_t>(id)].rstrip = true;
+    }
   }
 
   // Writers store 2^32 - 1 if there is no such token.

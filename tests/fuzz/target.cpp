@@ -20,6 +20,7 @@ constexpr std::array kTargets{
     Target{"http_request", read_http_request, http_request_seeds},
     Target{"model_config", read_model_config, model_config_seeds},
     Target{"npy", read_npy_file, npy_seeds},
+    Target{"pre_tokenizer", read_pre_tokenizer, pre_tokenizer_seeds},
     Target{"records", read_records, records_seeds},
     Target{"run_config", read_run_config, run_config_seeds},
     Target{"safetensors", read_safetensors, safetensors_seeds},

@@ -41,6 +41,10 @@ std::vector<std::string> model_config_seeds();
 void read_npy_file(std::string_view input);
 std::vector<std::string> npy_seeds();
 
+// A byte that selects a pre-tokeniser of GGUF files, and a text.
+void read_pre_tokenizer(std::string_view input);
+std::vector<std::string> pre_tokenizer_seeds();
+
 // A data set in JSON lines.
 void read_records(std::string_view input);
 std::vector<std::string> records_seeds();
