@@ -3,6 +3,7 @@
 // passes and the adapters follow from it.
 //
 //   x += multiplier * post_norm(f(norm(x)))    for each sub-layer f of the block, in order
+//   x = sum_norm(x)                            if it has one
 //
 // Names are without the block's prefix and without ".weight" or ".bias": Hugging Face's
 // "self_attn.q_proj" of model.layers.3.self_attn.q_proj.weight, and GGUF's "attn_q" of
@@ -15,6 +16,7 @@
 #include <variant>
 #include <vector>
 
+#include "clora/ops/rowwise/gelu.hpp"
 #include "clora/ops/rowwise/swiglu.hpp"
 
 namespace clora {
@@ -36,11 +38,13 @@ struct LinearSpec {
   bool operator==(const LinearSpec&) const = default;
 };
 
-// rms_norm of rows of `width` elements.
+// A norm of rows of `width` elements: rms_norm, or layer_norm, which has a bias.
 struct NormSpec {
   TensorNames names;
-  std::int64_t width = 0;
-  bool plus_one = false;  // Hugging Face's files store w - 1, GGUF files w
+  std::int64_t width = 0;  // 0: there is none
+  bool plus_one = false;   // Hugging Face's files store w - 1, GGUF files w
+  bool has_bias = false;   // layer_norm
+  bool exists() const { return width > 0; }
   bool operator==(const NormSpec&) const = default;
 };
 
@@ -88,47 +92,57 @@ struct RopeSpec {
   bool operator==(const RopeSpec&) const = default;
 };
 
-// Causal attention of H query heads and G heads of keys and values, each of E elements:
+// Attention of H query heads and G heads of keys and values, each of E elements:
 //   f(h) = o(attention(rope(q_norm(q(h))), rope(k_norm(k(h))), v(h)))
-// with scores of scale * q . k.
+// with scores of scale * q . k. It is causal, or over the whole document in both directions.
 struct AttentionLayerSpec {
-  std::int64_t heads = 0;                  // H
-  std::int64_t kv_heads = 0;               // G, divides H
-  std::int64_t head_dim = 0;               // E
-  LinearSpec q, k, v;                      // [H E, D], [G E, D], [G E, D]
-  std::optional<LinearSpec> qkv;           // [(H + 2 G) E, D]: one layer in place of these three
-  LinearSpec o;                            // [D, H E]
-  std::optional<NormSpec> q_norm, k_norm;  // of each head
-  std::optional<RopeSpec> rope;
-  std::optional<double> scale;         // nullopt: 1 / sqrt(E)
-  std::optional<std::int64_t> window;  // tokens that a token attends to, including itself
+  bool is_causal = true;
+  std::int64_t heads = 0;              // H
+  std::int64_t kv_heads = 0;           // G, divides H
+  std::int64_t head_dim = 0;           // E
+  LinearSpec q, k, v;                  // [H E, D], [G E, D], [G E, D]
+  std::optional<LinearSpec> qkv = {};  // [(H + 2 G) E, D]: one layer in place of these three
+  LinearSpec o;                        // [D, H E]
+  std::optional<NormSpec> q_norm = {}, k_norm = {};  // of each head
+  std::optional<RopeSpec> rope = {};
+  std::optional<double> scale = {};         // nullopt: 1 / sqrt(E)
+  std::optional<std::int64_t> window = {};  // tokens that a token attends to, including itself
   bool operator==(const AttentionLayerSpec&) const = default;
 };
 
 // f(h) = down(function(gate(h)) * up(h)) (Shazeer, 2020)
 struct FeedForwardLayerSpec {
   GateFunction function = GateFunction::silu;
-  LinearSpec gate, up;                // [F, D]
-  std::optional<LinearSpec> gate_up;  // [2 F, D]: one layer in place of these two
-  LinearSpec down;                    // [D, F]
+  LinearSpec gate, up;                     // [F, D]
+  std::optional<LinearSpec> gate_up = {};  // [2 F, D]: one layer in place of these two
+  LinearSpec down;                         // [D, F]
   bool operator==(const FeedForwardLayerSpec&) const = default;
 };
 
 // A gated short convolution (LFM2): [b, c, x] = in(h), f(h) = out(c * conv(b * x)), where conv is
 // causal, of each channel, and within a document.
 struct ShortConvLayerSpec {
-  LinearSpec in;                      // [3 D, D]
-  ParameterSpec taps;                 // of D channels
-  std::optional<ParameterSpec> bias;  // [D], of the convolution
-  LinearSpec out;                     // [D, D]
+  LinearSpec in;                           // [3 D, D]
+  ParameterSpec taps;                      // of D channels
+  std::optional<ParameterSpec> bias = {};  // [D], of the convolution
+  LinearSpec out;                          // [D, D]
   bool operator==(const ShortConvLayerSpec&) const = default;
 };
 
+// f(h) = down(gelu(up(h)))
+struct MlpLayerSpec {
+  GeluForm form = GeluForm::exact;
+  LinearSpec up;    // [F, D]
+  LinearSpec down;  // [D, F]
+  bool operator==(const MlpLayerSpec&) const = default;
+};
+
 struct SubLayerSpec {
-  NormSpec norm;                      // of x
-  std::optional<NormSpec> post_norm;  // of f's output
+  NormSpec norm = {};                      // of x
+  std::optional<NormSpec> post_norm = {};  // of f's output
   double multiplier = 1;
-  std::variant<AttentionLayerSpec, FeedForwardLayerSpec, ShortConvLayerSpec> f;
+  std::optional<NormSpec> sum_norm = {};  // of the sum of both
+  std::variant<AttentionLayerSpec, FeedForwardLayerSpec, ShortConvLayerSpec, MlpLayerSpec> f;
   bool operator==(const SubLayerSpec&) const = default;
 };
 

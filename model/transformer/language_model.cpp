@@ -112,20 +112,39 @@ class Loader {
   }
 
   // Also multiplied by the scale of the logits, which are linear in it.
-  Tensor final_norm() {
+  NormWeights final_norm() {
     prefix_.clear();
     const ModelConfig& c = files_.config();
     return norm(c.final_norm, static_cast<float>(c.logit_scale));
   }
 
+  NormWeights embedding_norm() { return norm(files_.config().embedding.norm); }
+
+  // Returns the embeddings of positions, each with that of the first segment: [P, D] f32, or empty.
+  Tensor position_embeddings() {
+    const ModelConfig& c = files_.config();
+    const EmbeddingSpec& spec = c.embedding;
+    if (spec.position_rows == 0) return {};
+    std::vector<float> sum = floats_of(spec.positions, {spec.position_rows, c.hidden_size});
+    sum.erase(sum.begin(), sum.begin() + spec.skipped_positions * c.hidden_size);
+    if (spec.segment_rows > 0) {
+      const auto segments = floats_of(spec.segments, {spec.segment_rows, c.hidden_size});
+      const auto D = static_cast<std::size_t>(c.hidden_size);
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += segments[i % D];
+    }
+    return context_.upload<float>({spec.position_rows - spec.skipped_positions, c.hidden_size},
+                                  DType::f32, sum, MemoryTag::weights);
+  }
+
   BlockWeights block(std::size_t layer) {
-    prefix_ = fmt::format("model.layers.{}.", layer);
+    prefix_ = fmt::format("{}{}.", files_.config().block_prefix, layer);
     BlockWeights block;
     for (const SubLayerSpec& spec : files_.config().blocks[layer]) {
       SubLayerWeights weights;
       weights.norm = norm(spec.norm);
       std::visit([&](const auto& f) { weights.f = load(f); }, spec.f);
       weights.post_norm = norm(spec.post_norm);
+      weights.sum_norm = norm(spec.sum_norm);
       weights.multiplier = static_cast<float>(spec.multiplier);
       block.push_back(std::move(weights));
     }
@@ -135,10 +154,20 @@ class Loader {
   std::size_t bytes() const { return bytes_; }
 
  private:
-  Tensor norm(const NormSpec& spec, float scale = 1) {
-    return vector(prefix_ + spec.names.hugging_face + ".weight", spec.width, scale);
+  NormWeights norm(const NormSpec& spec, float scale = 1) {
+    if (!spec.exists()) return {};
+    const std::string name = prefix_ + spec.names.hugging_face;
+    return {vector(name + ".weight", spec.width, scale),
+            spec.has_bias ? vector(name + ".bias", spec.width, scale) : Tensor()};
   }
-  Tensor norm(const std::optional<NormSpec>& spec) { return spec ? norm(*spec) : Tensor(); }
+  NormWeights norm(const std::optional<NormSpec>& spec) {
+    return spec ? norm(*spec) : NormWeights();
+  }
+  std::vector<float> floats_of(const TensorNames& names, const Shape& shape) {
+    const WeightView view = files_.get(names.hugging_face + ".weight", shape);
+    count(4 * static_cast<std::size_t>(shape.elements()), view.bytes.size());
+    return to_float(view.type, view.bytes, static_cast<std::size_t>(shape.elements()));
+  }
   std::vector<LinearLayer> linears(const std::optional<LinearSpec>& joined,
                                    std::initializer_list<const LinearSpec*> separate) {
     if (joined) return {linear(*joined)};
@@ -157,8 +186,8 @@ class Loader {
     AttentionWeights weights{.spec = at_length(spec, options_.context_length),
                              .qkv = linears(spec.qkv, {&spec.q, &spec.k, &spec.v}),
                              .o = linear(spec.o),
-                             .q_norm = norm(spec.q_norm),
-                             .k_norm = norm(spec.k_norm),
+                             .q_norm = norm(spec.q_norm).w,
+                             .k_norm = norm(spec.k_norm).w,
                              .cache_index = caches_++};
     return weights;
   }
@@ -166,6 +195,9 @@ class Loader {
     return {.spec = spec,
             .gate_up = linears(spec.gate_up, {&spec.gate, &spec.up}),
             .down = linear(spec.down)};
+  }
+  MlpWeights load(const MlpLayerSpec& spec) {
+    return {.spec = spec, .up = linear(spec.up), .down = linear(spec.down)};
   }
   ShortConvWeights load(const ShortConvLayerSpec& spec) {
     return {.spec = spec,
@@ -325,6 +357,7 @@ Linears all_of(const std::vector<LinearLayer>& layers, const LinearLayer& last) 
 Linears linears_in(const AttentionWeights& f) { return all_of(f.qkv, f.o); }
 Linears linears_in(const FeedForwardWeights& f) { return all_of(f.gate_up, f.down); }
 Linears linears_in(const ShortConvWeights& f) { return {&f.in, &f.out}; }
+Linears linears_in(const MlpWeights& f) { return {&f.up, &f.down}; }
 
 const LinearLayer* find_linear(const SubLayerWeights& layer, std::string_view path) {
   const Linears all = std::visit([](const auto& f) { return linears_in(f); }, layer.f);
@@ -343,14 +376,25 @@ LanguageModel::LanguageModel(Context& context, const WeightFiles& files, const L
   warn_of_unread_keys(context, config_);
   Loader loader(context, files, options);
   const ModelConfig& c = config_;
-  embeddings_ = loader.matrix("model.embed_tokens.weight", {c.vocabulary, c.hidden_size});
+  const Shape matrix{c.vocabulary, c.hidden_size};
+  embeddings_ = loader.matrix(c.embedding.words.hugging_face + ".weight", matrix);
+  position_embeddings_ = loader.position_embeddings();
+  embedding_norm_ = loader.embedding_norm();
   for (std::size_t layer = 0; layer < c.blocks.size(); ++layer) {
     blocks_.push_back(loader.block(layer));
   }
   final_norm_ = loader.final_norm();
-  head_ =
-      c.tied_head ? embeddings_ : loader.matrix("lm_head.weight", {c.vocabulary, c.hidden_size});
+  if (c.has_head) head_ = c.tied_head ? embeddings_ : loader.matrix("lm_head.weight", matrix);
   weight_bytes_ = loader.bytes();
+}
+
+const Weight& LanguageModel::head() const {
+  if (!config_.has_head)
+    fail(ErrorCode::unsupported,
+         "model {}: a {} model is an encoder, which embeds texts and predicts no tokens; use clora "
+         "embed or Embedder",
+         config_.name, config_.family);
+  return head_;
 }
 
 void LanguageModel::require_context(std::int64_t length) const {
@@ -407,8 +451,9 @@ std::vector<AdapterSite> select_sites(const ModelConfig& config,
   for (std::int64_t block = begin; block < config.layers; ++block) {
     for (const SubLayerSpec& layer : config.blocks[static_cast<std::size_t>(block)]) {
       for (const LinearSpec* linear : linears_of(layer)) {
-        AdapterSite site{fmt::format("model.layers.{}.{}", block, linear->names.hugging_face),
-                         linear->inputs, linear->outputs};
+        AdapterSite site{
+            fmt::format("{}{}.{}", config.block_prefix, block, linear->names.hugging_face),
+            linear->inputs, linear->outputs};
         const auto wants = [&](const auto& target) { return is_wanted(site.path, target); };
         if (std::ranges::any_of(target_modules, wants)) sites.push_back(std::move(site));
       }

@@ -1,5 +1,5 @@
-// LanguageModel: the frozen weights of a decoder-only transformer on the device, in the storage
-// types of their files, with the metadata that the recorded forward and backward need.
+// LanguageModel: the frozen weights of a transformer, decoder or encoder, on the device, in the
+// storage types of their files, with the metadata that the recorded forward and backward need.
 //
 // It holds no adapter and no state of a run: several trainers and generators may share one model.
 // Must not outlive its Context.
@@ -44,8 +44,12 @@ class LanguageModel {
   Context& context() const noexcept { return *context_; }
   const ModelConfig& config() const noexcept { return config_; }
   const Weight& embeddings() const noexcept { return embeddings_; }  // [V, D]
-  const Tensor& final_norm() const noexcept { return final_norm_; }  // [D]
-  const Weight& head() const noexcept { return head_; }              // [V, D]
+  // Of each position [P, D], with what else every row gets; or empty.
+  const Tensor& position_embeddings() const noexcept { return position_embeddings_; }
+  const NormWeights& embedding_norm() const noexcept { return embedding_norm_; }
+  const NormWeights& final_norm() const noexcept { return final_norm_; }
+  // [V, D]. Errors: unsupported for an encoder.
+  const Weight& head() const;
   const std::vector<BlockWeights>& blocks() const noexcept { return blocks_; }
 
   // Errors: invalid_argument if a rope of the model depends on the length of the context, and the
@@ -70,7 +74,8 @@ class LanguageModel {
   Context* context_;
   ModelConfig config_;
   Weight embeddings_, head_;
-  Tensor final_norm_;
+  Tensor position_embeddings_;
+  NormWeights embedding_norm_, final_norm_;
   std::vector<std::pair<RopeSpec, Tensor>> rope_tables_;
   std::vector<BlockWeights> blocks_;
   std::vector<WeightView> stored_weights_;

@@ -38,11 +38,21 @@ struct ShortConvWeights {
   std::size_t cache_index = 0;
 };
 
+struct MlpWeights {
+  MlpLayerSpec spec;
+  LinearLayer up, down;
+};
+
+// Of rms_norm, or with a bias of layer_norm; or of none.
+struct NormWeights {
+  Tensor w = {}, bias = {};  // [D] each
+  bool empty() const { return w.empty(); }
+};
+
 struct SubLayerWeights {
-  Tensor norm;       // [D]
-  Tensor post_norm;  // [D], or empty
+  NormWeights norm, post_norm, sum_norm;
   float multiplier = 1;
-  std::variant<AttentionWeights, FeedForwardWeights, ShortConvWeights> f;
+  std::variant<AttentionWeights, FeedForwardWeights, ShortConvWeights, MlpWeights> f;
 };
 
 using BlockWeights = std::vector<SubLayerWeights>;

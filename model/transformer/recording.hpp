@@ -71,6 +71,8 @@ class Recording {
   Tensor activation(Shape shape, std::string_view name);
   Tensor like(const Tensor& tensor, std::string_view name);
   Tensor rms_norm(const Tensor& x, const Tensor& w, std::string_view name);
+  // An activation: the norm of x; if there is none, x itself in the type of activations.
+  Tensor norm(const Tensor& x, const NormWeights& weights, std::string_view name);
 
   // Which rows a row attends to under a window, and the order of attention's tiles.
   struct KeyRanges {

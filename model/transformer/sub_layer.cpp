@@ -2,6 +2,7 @@
 
 #include "model/transformer/attention_layer.hpp"
 #include "model/transformer/feed_forward_layer.hpp"
+#include "model/transformer/mlp_layer.hpp"
 #include "model/transformer/short_conv_layer.hpp"
 
 namespace clora {
@@ -18,10 +19,15 @@ std::unique_ptr<SubLayer> make(Recording& recording, const ShortConvWeights& wei
   return std::make_unique<ShortConvLayer>(recording, weights);
 }
 
+std::unique_ptr<SubLayer> make(Recording& recording, const MlpWeights& weights) {
+  return std::make_unique<MlpLayer>(recording, weights);
+}
+
 std::vector<Shape> shapes(const AttentionLayerSpec& spec, std::int64_t positions) {
   return AttentionLayer::cache_shapes(spec, positions);
 }
 std::vector<Shape> shapes(const FeedForwardLayerSpec&, std::int64_t) { return {}; }
+std::vector<Shape> shapes(const MlpLayerSpec&, std::int64_t) { return {}; }
 std::vector<Shape> shapes(const ShortConvLayerSpec& spec, std::int64_t) {
   return ShortConvLayer::cache_shapes(spec);
 }

@@ -188,9 +188,13 @@ StoredWeights list_weights(const WeightSources& sources, const std::vector<Weigh
     }
   }
   for (const SafetensorsFile& file : sources.safetensors) {
-    for (const SafetensorsFile::Entry& entry : file.entries())
-      if (!entry.name.ends_with(".rotary_emb.inv_freq"))  // old files; derived from config.json
-        add(weights, stored_weight(entry, file));
+    for (const SafetensorsFile::Entry& entry : file.entries()) {
+      if (entry.name.ends_with(".rotary_emb.inv_freq")) continue;  // old files; of config.json
+      StoredWeight weight = stored_weight(entry, file);
+      const std::string& prefix = sources.config.optional_prefix;
+      if (entry.name.starts_with(prefix)) weight.view.name = entry.name.substr(prefix.size());
+      add(weights, std::move(weight));
+    }
   }
   return weights;
 }
