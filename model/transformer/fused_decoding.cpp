@@ -18,6 +18,8 @@ const char* refusal_of(const BlockWeights& block) {
   if (!attention.spec.rope || attention.spec.rope->width != attention.spec.head_dim) {
     return "heads are not rotated, or not wholly";
   }
+  if (attention.spec.rope->temperature) return "queries are multiplied by their position";
+  if (attention.spec.soft_cap != 0) return "scores are soft-capped";
   if (attention.spec.scale) return "scores have another scale";
   if (feed_forward.spec.function != GateFunction::silu) return "the gate is not silu";
   for (const SubLayerWeights& layer : block) {

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "clora/ops/gemm/gemm.hpp"
 #include "clora/ops/rowwise/add.hpp"
 #include "clora/ops/rowwise/embedding.hpp"
 #include "clora/ops/rowwise/rms_norm.hpp"
+#include "clora/ops/rowwise/soft_cap.hpp"
 #include "ops/activations.hpp"
 
 namespace clora {
@@ -26,6 +28,13 @@ RecordedModel::RecordedModel(Recording& recording, const ModelInputs& inputs)
   }
   output_ = batch.temporary(selected_rows_.shape(), inputs.output_type, "final norm");
   record_rms_norm(batch, output_, selected_rows_, model.final_norm(), recording.epsilon());
+}
+
+void RecordedModel::record_logits(const Tensor& logits) const {
+  const LanguageModel& model = recording_.model();
+  record_gemm(recording_.batch(), logits, output_, model.head());
+  const auto cap = static_cast<float>(model.config().logit_soft_cap);
+  if (cap != 0) record_soft_cap(recording_.batch(), logits, cap);
 }
 
 Tensor RecordedModel::rows_of_stream(std::int64_t rows, std::string_view name) {

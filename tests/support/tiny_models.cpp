@@ -61,10 +61,21 @@ std::vector<TinyModel> tiny_models() {
                                         {"attention_multiplier", 0.3},
                                         {"residual_multiplier", 0.7},
                                         {"logits_scaling", 2}})},
+      {"Gemma2", config_of("gemma2", {{"layer_types", {"sliding_attention", "full_attention"}},
+                                      {"sliding_window", 5},
+                                      {"query_pre_attn_scalar", 9},
+                                      {"attn_logit_softcapping", 0.8},
+                                      {"final_logit_softcapping", 1.5}})},
       {"Gemma3", config_of("gemma3_text", {{"layer_types", {"sliding_attention", "full_attention"}},
                                            {"sliding_window", 5},
                                            {"query_pre_attn_scalar", 9},
                                            {"rope_local_base_freq", 100}})},
+      {"Ministral3", config_of("ministral3", {{"rope_parameters",
+                                               {{"rope_type", "yarn"},
+                                                {"rope_theta", 50.0},
+                                                {"factor", 4.0},
+                                                {"original_max_position_embeddings", 3},
+                                                {"llama_4_scaling_beta", 0.4}}}})},
       {"Phi3", config_of("phi3", {{"partial_rotary_factor", 0.75}})}};
 }
 
