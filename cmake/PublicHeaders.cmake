@@ -54,6 +54,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/rowwise/layer_norm.hpp
   ops/rowwise/rms_norm.hpp
   ops/rowwise/rope.hpp
+  ops/rowwise/soft_cap.hpp
   ops/rowwise/softmax.hpp
   ops/rowwise/gelu.hpp
   ops/rowwise/swiglu.hpp

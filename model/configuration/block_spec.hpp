@@ -84,17 +84,27 @@ struct RopeScaling {
   bool operator==(const RopeScaling&) const = default;
 };
 
+// Queries at position p are multiplied by 1 + scale ln(1 + floor(p / length)), so that attention
+// stays sharp in long contexts (Llama 4; llama.cpp's temperature tuning).
+struct QueryTemperature {
+  double scale = 0;
+  std::int64_t length = 1;  // positions
+  bool operator==(const QueryTemperature&) const = default;
+};
+
 // Rotary embedding of the first `width` elements of each head.
 struct RopeSpec {
   double base = 10000;
   std::int64_t width = 0;
   RopeScaling scaling;
+  std::optional<QueryTemperature> temperature = {};  // REQUIRES: width is the head dim
   bool operator==(const RopeSpec&) const = default;
 };
 
 // Attention of H query heads and G heads of keys and values, each of E elements:
 //   f(h) = o(attention(rope(q_norm(q(h))), rope(k_norm(k(h))), v(h)))
-// with scores of scale * q . k. It is causal, or over the whole document in both directions.
+// with scores of scale * q . k, or soft_cap tanh(scale q . k / soft_cap). It is causal, or over the
+// whole document in both directions.
 struct AttentionLayerSpec {
   bool is_causal = true;
   std::int64_t heads = 0;              // H
@@ -107,6 +117,7 @@ struct AttentionLayerSpec {
   std::optional<RopeSpec> rope = {};
   std::optional<double> scale = {};         // nullopt: 1 / sqrt(E)
   std::optional<std::int64_t> window = {};  // tokens that a token attends to, including itself
+  double soft_cap = 0;                      // of scores; 0: none
   bool operator==(const AttentionLayerSpec&) const = default;
 };
 

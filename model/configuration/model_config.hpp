@@ -47,6 +47,7 @@ struct ModelConfig {
   bool tied_head = false;      // the head is the embedding matrix
   double embedding_scale = 1;  // multiplies the embeddings
   double logit_scale = 1;      // multiplies the logits
+  double logit_soft_cap = 0;   // c: logits become c tanh(logit / c); 0: unchanged
   NormSpec final_norm;         // of the last block's output, if it exists
   // An encoder's output is that of its last block: it has no head.
   bool has_head = true;
@@ -89,6 +90,11 @@ RopeSpec at_length(const RopeSpec& rope, std::int64_t length);
 // Returns the angle per position of each rotary pair, scaling applied: [width / 2]. Those of
 // dynamic and longrope are for contexts that are not longer than the original ones.
 std::vector<double> rope_frequencies(const RopeSpec& rope);
+
+// The rope of keys: that of queries without its temperature.
+RopeSpec of_keys(RopeSpec rope);
+// The factor of queries at a position: 1 without a temperature.
+double query_factor(const RopeSpec& rope, std::int64_t position);
 
 // Returns the row of an interleaved q or k weight [H E, D] that is row `row` of the same weight in
 // half-split order: head h, pair i is at rows h E + 2i, 2i + 1 in interleaved order and at h E + i,

@@ -45,6 +45,10 @@ const char* refusal_of(Recording& recording, const BlockWeights& block) {
   }
   const auto& attention = std::get<AttentionWeights>(block[0].f);
   const auto& feed_forward = std::get<FeedForwardWeights>(block[1].f);
+  if (attention.spec.soft_cap != 0) return "scores are soft-capped";
+  if (attention.spec.rope && attention.spec.rope->temperature) {
+    return "queries are multiplied by their position";
+  }
   if (attention.q_norm.empty() != attention.k_norm.empty()) return "only q or k is normalised";
   if (block[0].post_norm.empty() != block[1].post_norm.empty()) {
     return "only one of two outputs is normalised";

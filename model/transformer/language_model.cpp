@@ -418,8 +418,7 @@ Tensor LanguageModel::rope_table(const RopeSpec& rope, std::int64_t positions) {
   if (at == rope_tables_.end()) at = rope_tables_.insert(at, {rope, Tensor()});
   Tensor& table = at->second;
   if (table.empty() || table.shape()[0] < positions) {
-    const std::vector<float> values =
-        make_rope_table(positions, rope_frequencies(rope), rope.scaling.attention_factor);
+    const std::vector<float> values = make_rope_table(positions, rope);
     table = context_->upload<float>({positions, rope.width / 2, 2}, DType::f32, values,
                                     MemoryTag::weights);
   }
@@ -432,6 +431,7 @@ void LanguageModel::prepare_rope_tables(std::int64_t positions) {
       const auto* attention = std::get_if<AttentionWeights>(&layer.f);
       if (attention == nullptr || !attention->spec.rope) continue;
       (void)rope_table(*attention->spec.rope, positions);
+      (void)rope_table(of_keys(*attention->spec.rope), positions);
     }
   }
 }

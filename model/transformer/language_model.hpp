@@ -60,7 +60,7 @@ class LanguageModel {
   const LinearLayer& linear(std::string_view path) const;
 
   // Cosines and sines of at least `positions` positions, [P, E/2, 2]; cached, and rebuilt for more
-  // positions when needed.
+  // positions when needed. Those of queries if the rope has a temperature; else of keys as well.
   Tensor rope_table(const RopeSpec& rope, std::int64_t positions);
   // Those of every rope of the model.
   void prepare_rope_tables(std::int64_t positions);

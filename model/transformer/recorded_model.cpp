@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "clora/ops/gemm/gemm.hpp"
 #include "clora/ops/rowwise/add.hpp"
 #include "clora/ops/rowwise/embedding.hpp"
+#include "clora/ops/rowwise/soft_cap.hpp"
 #include "model/transformer/norm.hpp"
 #include "ops/activations.hpp"
 
@@ -43,6 +45,13 @@ void RecordedModel::add_positions(const Tensor& x) {
   }
   if (model.embedding_norm().empty()) return;
   record_norm(batch, x, x, model.embedding_norm(), recording_.epsilon());
+}
+
+void RecordedModel::record_logits(const Tensor& logits) const {
+  const LanguageModel& model = recording_.model();
+  record_gemm(recording_.batch(), logits, output_, model.head());
+  const auto cap = static_cast<float>(model.config().logit_soft_cap);
+  if (cap != 0) record_soft_cap(recording_.batch(), logits, cap);
 }
 
 Tensor RecordedModel::rows_of_stream(std::int64_t rows, std::string_view name) {

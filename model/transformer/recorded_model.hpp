@@ -4,8 +4,8 @@
 //   x = embeddings of the ids;  each sub-layer of each block adds to it (BlockSpec)
 //   output = norm(the selected rows of x), or these rows themselves
 //
-// The head and what follows it are the caller's. The backward recomputes the norms' outputs in the
-// passes that compute their gradients.
+// The head follows in record_logits(), or with the loss, which is the caller's. The backward
+// recomputes the norms' outputs in the passes that compute their gradients.
 #pragma once
 
 #include <functional>
@@ -30,6 +30,9 @@ class RecordedModel {
   RecordedModel(Recording& recording, const ModelInputs& inputs);
 
   const Tensor& output() const noexcept { return output_; }  // [C, D]
+  // Records the logits of the output: the head's product, and the soft cap if the model has one.
+  // Overwrites logits [C, V] f32.
+  void record_logits(const Tensor& logits) const;
 
   // doutput: the gradient of the output, overwritten. place [T] i32: the row's index among the
   // selected ones, or -1; empty if all rows are. Gradients of all adapters accumulate. REQUIRES:

@@ -87,6 +87,8 @@ Tensor Recording::rope_table(const RopeSpec& rope) {
   return model_.rope_table(rope, options_.positions);
 }
 
+Tensor Recording::key_rope_table(const RopeSpec& rope) { return rope_table(of_keys(rope)); }
+
 AdaptedLinear Recording::adapted(const LinearLayer& layer) {
   AdaptedLinear linear{.layer = &layer};
   if (options_.adapter == nullptr) return linear;

@@ -80,7 +80,8 @@ class Recording {
     double keys_per_row = 0;
   };
   KeyRanges key_ranges(const AttentionLayerSpec& spec);
-  Tensor rope_table(const RopeSpec& rope);
+  Tensor rope_table(const RopeSpec& rope);      // of queries
+  Tensor key_rope_table(const RopeSpec& rope);  // the same one without a temperature
 
   AdaptedLinear adapted(const LinearLayer& layer);
 

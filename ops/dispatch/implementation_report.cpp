@@ -17,6 +17,7 @@
 #include "clora/ops/rowwise/layer_norm.hpp"
 #include "clora/ops/rowwise/rms_norm.hpp"
 #include "clora/ops/rowwise/rope.hpp"
+#include "clora/ops/rowwise/soft_cap.hpp"
 #include "clora/ops/rowwise/softmax.hpp"
 #include "clora/ops/rowwise/swiglu.hpp"
 #include "clora/ops/sample.hpp"
@@ -45,6 +46,11 @@ class TypicalOps {
   void attention_of_many_rows() {
     record_attention(batch_, activation({T, H, E}), f32({T, H}), packed_rows());
   }
+  void capped_attention() {
+    AttentionInputs in = packed_rows();
+    in.soft_cap = 50;
+    record_attention(batch_, activation({T, H, E}), f32({T, H}), in);
+  }
   void attention_of_one_row() {
     record_attention(batch_, f32({1, H, E}), {},
                      {.q = f32({1, H, E}),
@@ -65,7 +71,8 @@ class TypicalOps {
     record_gradient(batch_, {.out = f32({R, D}), .s = activation({T, R}), .x = activation({T, D})});
   }
   void cross_entropy() {
-    record_cross_entropy(batch_, f32({T}), f32({T, V}), f32({T, V}), i32(T), f32({1}));
+    record_cross_entropy(batch_, f32({T}), f32({T, V}),
+                         {.logits = f32({T, V}), .targets = i32(T), .weight = f32({1})});
   }
   void cross_entropy_head() {
     record_head_loss(batch_, f32({T}), f32({T, D}),
@@ -90,6 +97,7 @@ class TypicalOps {
   void layer_norm() {
     record_layer_norm(batch_, activation({T, D}), f32({T, D}), f32({D}), f32({D}), 1e-5F);
   }
+  void soft_cap() { record_soft_cap(batch_, f32({V}), 30); }
   void softmax() { record_softmax(batch_, f32({T, D}), f32({T, D})); }
   void swiglu() {
     record_swiglu(batch_, activation({T, F}), activation({T, F}), activation({T, F}));
@@ -189,6 +197,7 @@ constexpr TypicalOp kTypical[] = {
     {"gemm", "one row, q4_1 weights", &TypicalOps::gemm_of_one_quantised_row},
     {"attention", "512 rows, heads of 64", &TypicalOps::attention_of_many_rows},
     {"attention", "one row, heads of 64", &TypicalOps::attention_of_one_row},
+    {"attention", "512 rows, heads of 64, soft cap", &TypicalOps::capped_attention},
     {"attention_backward", "512 rows, heads of 64", &TypicalOps::attention_backward},
     {"cache_append", "", &TypicalOps::cache_append},
     {"lora_gradient", "512 rows, rank 16", &TypicalOps::lora_gradient},
@@ -199,6 +208,7 @@ constexpr TypicalOp kTypical[] = {
     {"rms_norm", "", &TypicalOps::rms_norm},
     {"layer_norm", "", &TypicalOps::layer_norm},
     {"softmax", "", &TypicalOps::softmax},
+    {"soft_cap", "", &TypicalOps::soft_cap},
     {"swiglu", "", &TypicalOps::swiglu},
     {"gelu", "", &TypicalOps::gelu},
     {"rope", "", &TypicalOps::rope},

@@ -59,7 +59,8 @@ class ReferenceTransformer {
     norm(x, weight_of("", config_.final_norm));
     const auto head = weights_.find("lm_head.weight");
     Matrix y = product(x, head == weights_.end() ? embeddings() : head->second, ids.size());
-    for (double& value : y) value *= config_.logit_scale;
+    for (double& value : y)
+      value = soft_capped(value * config_.logit_scale, config_.logit_soft_cap);
     return y;
   }
 
@@ -155,6 +156,11 @@ class ReferenceTransformer {
     }
   }
 
+  // 0: no cap.
+  static double soft_capped(double x, double cap) {
+    return cap == 0 ? x : cap * std::tanh(x / cap);
+  }
+
   static Matrix attention(const Matrix& q, const Matrix& k, const Matrix& v, std::size_t rows,
                           const AttentionLayerSpec& spec) {
     const auto width = static_cast<std::size_t>(spec.head_dim);
@@ -173,7 +179,7 @@ class ReferenceTransformer {
           for (std::size_t e = 0; e < width; ++e) {
             dot += q[(t * heads + h) * width + e] * k[(s * kv_heads + g) * width + e];
           }
-          p.push_back(dot * scale);
+          p.push_back(soft_capped(dot * scale, spec.soft_cap));
         }
         const double row_max = *std::ranges::max_element(p);
         double sum = 0;
@@ -241,6 +247,9 @@ class ReferenceTransformer {
     if (spec.k_norm) norm(qkv[1], weight_of(prefix, *spec.k_norm));
     rotate(qkv[0], rows, head_dim, spec.rope);
     rotate(qkv[1], rows, head_dim, spec.rope);
+    for (std::size_t i = 0; i < qkv[0].size() && spec.rope; ++i) {
+      qkv[0][i] *= query_factor(*spec.rope, static_cast<std::int64_t>(i / queries));
+    }
     return linear(attention(qkv[0], qkv[1], qkv[2], rows, spec), rows,
                   prefix + spec.o.names.hugging_face);
   }
