@@ -24,6 +24,13 @@ void add_tensors(std::vector<TensorSpec>& tensors, const FeedForwardLayerSpec& f
   tensors.emplace_back(&feed_forward.down);
 }
 
+void add_tensors(std::vector<TensorSpec>& tensors, const ExpertsLayerSpec& experts) {
+  tensors.emplace_back(&experts.router);
+  for (const auto* role : {&experts.gate, &experts.up, &experts.down}) {
+    for (const LinearSpec& expert : *role) tensors.emplace_back(&expert);
+  }
+}
+
 }  // namespace
 
 std::vector<TensorSpec> tensors_of(const SubLayerSpec& layer) {

@@ -7,7 +7,7 @@
 namespace clora {
 
 // The sizes, the norms' epsilon, the number of positions, whether the head is tied, and the rope.
-// Refuses mixtures of experts. Errors: invalid_file, unsupported, with the file and the key.
+// Errors: invalid_file, unsupported, with the file and the key.
 // may_rotate_partly: whether the rope may be of a part of each head.
 void read_gguf_decoder(const GgufKeys& keys, ModelConfig& config, bool may_rotate_partly = false);
 

@@ -31,11 +31,23 @@ struct FeedForwardWeights {
   LinearLayer down;
 };
 
+// The matrices of one role of all experts, one after the other: [experts N, K].
+struct StackedLinears {
+  std::vector<std::string> paths;  // of each expert, as adapters name them
+  Weight w;
+};
+
+struct ExpertsWeights {
+  ExpertsLayerSpec spec;
+  LinearLayer router;
+  StackedLinears gate, up, down;
+};
+
 struct SubLayerWeights {
   Tensor norm;       // [D]
   Tensor post_norm;  // [D], or empty
   float multiplier = 1;
-  std::variant<AttentionWeights, FeedForwardWeights> f;
+  std::variant<AttentionWeights, FeedForwardWeights, ExpertsWeights> f;
 };
 
 using BlockWeights = std::vector<SubLayerWeights>;

@@ -1,6 +1,7 @@
 #include "model/transformer/sub_layer.hpp"
 
 #include "model/transformer/attention_layer.hpp"
+#include "model/transformer/experts_layer.hpp"
 #include "model/transformer/feed_forward_layer.hpp"
 
 namespace clora {
@@ -11,6 +12,9 @@ std::unique_ptr<SubLayer> make(Recording& recording, const AttentionWeights& wei
 }
 std::unique_ptr<SubLayer> make(Recording& recording, const FeedForwardWeights& weights) {
   return std::make_unique<FeedForwardLayer>(recording, weights);
+}
+std::unique_ptr<SubLayer> make(Recording& recording, const ExpertsWeights& weights) {
+  return std::make_unique<ExpertsLayer>(recording, weights);
 }
 
 }  // namespace

@@ -65,7 +65,14 @@ std::vector<TinyModel> tiny_models() {
                                            {"sliding_window", 5},
                                            {"query_pre_attn_scalar", 9},
                                            {"rope_local_base_freq", 100}})},
-      {"Phi3", config_of("phi3", {{"partial_rotary_factor", 0.75}})}};
+      {"Phi3", config_of("phi3", {{"partial_rotary_factor", 0.75}})},
+      {"Qwen3Moe", config_of("qwen3_moe", {{"head_dim", 8},
+                                           {"num_experts", 5},
+                                           {"num_experts_per_tok", 2},
+                                           {"moe_intermediate_size", 12},
+                                           {"norm_topk_prob", false},
+                                           {"mlp_only_layers", {0}}})},
+      {"Mixtral", config_of("mixtral", {{"num_local_experts", 4}, {"num_experts_per_tok", 3}})}};
 }
 
 void write_tiny_model(const std::filesystem::path& folder, const ModelConfig& config, DType type,

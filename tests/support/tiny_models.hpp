@@ -16,8 +16,9 @@ struct TinyModel {
 
 // Llama (an untied head, heads wider than D / H), Qwen2 (biases, a tied head), Qwen3 (normalised
 // heads), Mistral (a sliding window of 5), SmolLM3 (a layer without rope), Granite (four scalars),
-// Gemma 3 (norms on both sides, geglu, a window in one layer) and Phi-3 (joined linear layers, a
-// partial rope).
+// Gemma 3 (norms on both sides, geglu, a window in one layer), Phi-3 (joined linear layers, a
+// partial rope), Qwen3-MoE (5 experts in the second layer, of which a token has 2) and Mixtral (4
+// experts, of which it has 3, with normalised weights).
 std::vector<TinyModel> tiny_models();
 
 // Writes config.json and model.safetensors (f32 or bf16) with weights derived from a seed. The
