@@ -1,6 +1,9 @@
-// grouped_gemm_cpu: products of rows with the weights of their experts, for CPUs; the formula and
-// the operands are those of grouped_gemm.cl.
+// grouped_gemm_cpu: products of rows with the weights of their experts, for CPUs.
 //
+//   forward   y [S, N] (+)= alpha x [rows, K] w_e [N, K]^T + scale s [S, R] u_e [R, N]
+//   backward  y [S, N] (+)= alpha x [rows, K] w_e [K, N] + the same
+//
+// Shapes  those of grouped_gemm.cl; counts, begins and active as in router.cl
 // Types   w in any storage type (quant.clh), all else f32
 // Work    a work-group of one item owns panels_per_group panels of 32 columns of one expert that has
 //         entries (router.cl), and all of its rows. It expands panels_at_once panels and block_steps
