@@ -36,6 +36,9 @@ set(CLORA_PUBLIC_HEADERS
   ops/attention/attention.hpp
   ops/attention/attention_window.hpp
   ops/decode/decode_layers.hpp
+  ops/experts/combine.hpp
+  ops/experts/grouped_gemm.hpp
+  ops/experts/router.hpp
   ops/gemm/bf16_rows.hpp
   ops/gemm/epilogue.hpp
   ops/gemm/gemm.hpp

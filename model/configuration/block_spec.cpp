@@ -34,6 +34,13 @@ void add_tensors(std::vector<TensorSpec>& tensors, const MlpLayerSpec& layer) {
   tensors.insert(tensors.end(), {&layer.up, &layer.down});
 }
 
+void add_tensors(std::vector<TensorSpec>& tensors, const ExpertsLayerSpec& experts) {
+  tensors.emplace_back(&experts.router);
+  for (const auto* role : {&experts.gate, &experts.up, &experts.down}) {
+    for (const LinearSpec& expert : *role) tensors.emplace_back(&expert);
+  }
+}
+
 }  // namespace
 
 std::vector<TensorSpec> tensors_of(const SubLayerSpec& layer) {

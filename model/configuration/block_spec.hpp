@@ -21,6 +21,13 @@
 
 namespace clora {
 
+// A place in a GGUF tensor that stacks matrices of one shape: matrix `index` of `count`.
+struct StackPlace {
+  std::int64_t index = 0;
+  std::int64_t count = 0;  // 0: the tensor is one matrix
+  bool operator==(const StackPlace&) const = default;
+};
+
 struct TensorNames {
   std::string hugging_face, gguf;
   bool operator==(const TensorNames&) const = default;
@@ -35,6 +42,8 @@ struct LinearSpec {
   // The head dim, if the outputs are heads that rope rotates: then the rows of w may be stored in
   // another order (ModelConfig::rope_layout). 0: not rotated.
   std::int64_t rotated_head_dim = 0;
+  StackPlace stack = {};   // of w in a GGUF file
+  bool is_router = false;  // of experts: an adapter attaches to it only where it is named
   bool operator==(const LinearSpec&) const = default;
 };
 
@@ -148,12 +157,30 @@ struct MlpLayerSpec {
   bool operator==(const MlpLayerSpec&) const = default;
 };
 
+// Experts, of which a router chooses `used` for each row (Shazeer et al., 2017):
+//   p = softmax(router(h)), over all experts
+//   f(h) = the sum over the `used` experts e of the largest p of
+//          weight_e * down_e(function(gate_e(h)) * up_e(h)),   weight_e = p_e, or p_e / their sum
+struct ExpertsLayerSpec {
+  GateFunction function = GateFunction::silu;
+  std::int64_t used = 0;             // of each row
+  bool normalises = false;           // weights are divided by their sum
+  LinearSpec router;                 // [experts, D]
+  std::vector<LinearSpec> gate, up;  // [F, D] of each expert
+  std::vector<LinearSpec> down;      // [D, F] of each expert
+
+  std::int64_t experts() const { return static_cast<std::int64_t>(gate.size()); }
+  bool operator==(const ExpertsLayerSpec&) const = default;
+};
+
 struct SubLayerSpec {
   NormSpec norm = {};                      // of x
   std::optional<NormSpec> post_norm = {};  // of f's output
   double multiplier = 1;
   std::optional<NormSpec> sum_norm = {};  // of the sum of both
-  std::variant<AttentionLayerSpec, FeedForwardLayerSpec, ShortConvLayerSpec, MlpLayerSpec> f;
+  std::variant<AttentionLayerSpec, FeedForwardLayerSpec, ExpertsLayerSpec, ShortConvLayerSpec,
+               MlpLayerSpec>
+      f;
   bool operator==(const SubLayerSpec&) const = default;
 };
 

@@ -56,7 +56,8 @@ class LanguageModel {
   // model was loaded for shorter ones (LoadOptions::context_length).
   void require_context(std::int64_t length) const;
 
-  // Errors: invalid_argument if the model has no linear layer of that path.
+  // Errors: invalid_argument if the model has no linear layer of that path; those of experts are in
+  // ExpertsWeights.
   const LinearLayer& linear(std::string_view path) const;
 
   // Cosines and sines of at least `positions` positions, [P, E/2, 2]; cached, and rebuilt for more
@@ -88,8 +89,8 @@ class LanguageModel {
 std::vector<AdapterSite> adapter_sites(const ModelConfig& config);
 
 // Returns those of the last `last_layers` blocks (0: all) whose last name part is in target_modules
-// ("all-linear": every one). Errors: invalid_argument, with the valid names, for a name that is not
-// a linear layer.
+// ("all-linear": every one but routers). Errors: invalid_argument, with the valid names, for a name
+// that is not a linear layer.
 std::vector<AdapterSite> select_sites(const ModelConfig& config,
                                       const std::vector<std::string>& target_modules,
                                       std::int64_t last_layers);

@@ -38,6 +38,18 @@ struct ShortConvWeights {
   std::size_t cache_index = 0;
 };
 
+// The matrices of one role of all experts, one after the other: [experts N, K].
+struct StackedLinears {
+  std::vector<std::string> paths;  // of each expert, as adapters name them
+  Weight w;
+};
+
+struct ExpertsWeights {
+  ExpertsLayerSpec spec;
+  LinearLayer router;
+  StackedLinears gate, up, down;
+};
+
 struct MlpWeights {
   MlpLayerSpec spec;
   LinearLayer up, down;
@@ -52,7 +64,8 @@ struct NormWeights {
 struct SubLayerWeights {
   NormWeights norm, post_norm, sum_norm;
   float multiplier = 1;
-  std::variant<AttentionWeights, FeedForwardWeights, ShortConvWeights, MlpWeights> f;
+  std::variant<AttentionWeights, FeedForwardWeights, ExpertsWeights, ShortConvWeights, MlpWeights>
+      f;
 };
 
 using BlockWeights = std::vector<SubLayerWeights>;

@@ -59,6 +59,7 @@ class Recording {
   const RowInputs& row_inputs() const noexcept { return options_.rows; }
   bool trains() const noexcept { return options_.trains; }
   DType type() const noexcept { return options_.type; }
+  const Adapter* adapter() const noexcept { return options_.adapter; }  // null: none
   float epsilon() const { return static_cast<float>(model_.config().rms_norm_epsilon); }
   // nullptr without a cache.
   const CacheTensors* cache(std::size_t index) const;

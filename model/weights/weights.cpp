@@ -42,6 +42,7 @@ class Needs {
   }
   void add(const LinearSpec& linear) {
     add(linear.names, ".weight", {linear.outputs, linear.inputs}, linear.rotated_head_dim);
+    needs_.back().stack = linear.stack;
     if (linear.has_bias) add(linear.names, ".bias", {linear.outputs}, linear.rotated_head_dim);
   }
   void add(const TensorNames& names, std::string_view kind, Shape shape, std::int64_t head_dim) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -290,6 +291,41 @@ class ReferenceTransformer {
       for (std::size_t c = 0; c < C; ++c) conv.taps.push_back(stored[c * W + W - 1 - lag]);
     }
     return conv;
+  }
+
+  // The numbers of the experts of a row, in descending order of their probabilities p.
+  static std::vector<std::size_t> chosen(std::span<const double> p, std::size_t count) {
+    std::vector<std::size_t> order(p.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t i) { return p[i]; });
+    order.resize(count);
+    return order;
+  }
+
+  Matrix sub_layer(const Matrix& h, std::size_t rows, const std::string& prefix,
+                   const ExpertsLayerSpec& spec) const {
+    const auto experts = static_cast<std::size_t>(spec.experts());
+    const std::size_t width = h.size() / rows;
+    Matrix p = linear(h, rows, prefix + spec.router.names.hugging_face), y(h.size());
+    for (std::size_t t = 0; t < rows; ++t) {
+      const auto of_row = std::span(p).subspan(t * experts, experts);
+      const double row_max = *std::ranges::max_element(of_row);
+      double sum = 0, of_chosen = 0;
+      for (double& value : of_row) sum += value = std::exp(value - row_max);
+      for (double& value : of_row) value /= sum;
+      const auto ids = chosen(of_row, static_cast<std::size_t>(spec.used));
+      for (const std::size_t e : ids) of_chosen += of_row[e];
+      const Matrix x(h.begin() + static_cast<std::ptrdiff_t>(t * width),
+                     h.begin() + static_cast<std::ptrdiff_t>((t + 1) * width));
+      for (const std::size_t e : ids) {
+        const FeedForwardLayerSpec expert{
+            spec.function, spec.gate[e], spec.up[e], {}, spec.down[e]};
+        const Matrix out = sub_layer(x, 1, prefix, expert);
+        const double weight = spec.normalises ? of_row[e] / of_chosen : of_row[e];
+        for (std::size_t i = 0; i < width; ++i) y[t * width + i] += weight * out[i];
+      }
+    }
+    return y;
   }
 
   ModelConfig config_;
