@@ -16,6 +16,10 @@ TEST(TokenizerRandomTexts, HaveTheirAddedTokensFoundAsHuggingFaceFindsThem) {
   test::expect_tokenizers(random_texts("added.json"));
 }
 
+TEST(TokenizerRandomTexts, HaveTheIdsAndTheTextsOfEncoders) {
+  test::expect_encoders(nlohmann::json::parse(test::read_file(random_texts("word_pieces.json"))));
+}
+
 TEST(TokenizerRandomTexts, HaveTheIdsOfEachTokenizerOfTheTestData) {
   const auto index = nlohmann::json::parse(test::read_file(random_texts("index.json")));
   EXPECT_GE(index.size(), 3u);
