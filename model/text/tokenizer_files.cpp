@@ -123,14 +123,15 @@ class GgufReader {
   }
 
   // GGUF marks the pieces that begin a word, by U+2581, where vocab.txt marks the others. Special
-  // tokens are unmarked; files without types of tokens have them in brackets.
+  // tokens are unmarked; files without types of tokens have them in brackets. The mark alone is the
+  // character U+2581 that continues a word: no token is empty.
   void spell_word_pieces() {
     bool marked = false;
     for (std::size_t id = 0; id < spec_.tokens.size(); ++id) {
       std::string& token = spec_.tokens[id];
       const bool special = !spec_.types.empty() && (spec_.types[id] == TokenType::control ||
                                                     spec_.types[id] == TokenType::unknown);
-      if (token.starts_with(kSpaceMark)) {
+      if (token.starts_with(kSpaceMark) && token != kSpaceMark) {
         token.erase(0, kSpaceMark.size());
         marked = true;
       } else if (!special && !(token.starts_with('[') && token.ends_with(']'))) {

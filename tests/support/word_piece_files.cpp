@@ -44,18 +44,15 @@ std::string word_piece_config(const TokenizerSpec& spec, const std::string& toke
   const auto text = [&](const std::optional<std::int32_t>& id) {
     return spec.tokens[static_cast<std::size_t>(id.value())];
   };
-  const auto mask = static_cast<std::size_t>(*spec.mask);
-  const bool lstrip = spec.added_rules.contains(*spec.mask);
-  const nlohmann::json config = {
-      {"tokenizer_class", tokenizer_class},
-      {"do_lower_case", spec.word_piece.lowercase},
-      {"strip_accents", nullptr},
-      {"tokenize_chinese_chars", spec.word_piece.handle_chinese_chars},
-      {"cls_token", text(spec.bos)},
-      {"sep_token", {{"content", text(spec.sep)}}},
-      {"pad_token", text(spec.pad)},
-      {"unk_token", text(spec.unknown)},
-      {"mask_token", {{"content", spec.tokens[mask]}, {"lstrip", lstrip}}}};
+  const nlohmann::json config = {{"tokenizer_class", tokenizer_class},
+                                 {"do_lower_case", spec.word_piece.lowercase},
+                                 {"strip_accents", nullptr},
+                                 {"tokenize_chinese_chars", spec.word_piece.handle_chinese_chars},
+                                 {"cls_token", text(spec.bos)},
+                                 {"sep_token", {{"content", text(spec.sep)}}},
+                                 {"pad_token", text(spec.pad)},
+                                 {"unk_token", text(spec.unknown)},
+                                 {"mask_token", {{"content", text(spec.mask)}, {"lstrip", true}}}};
   return config.dump();
 }
 

@@ -91,13 +91,6 @@ void read_added_tokens(const JsonKeys& config, TokenizerSpec& spec) {
   }
 }
 
-// How the mask is found, if the configuration says so: MPNet's takes the space before it.
-void read_mask_rules(const JsonKeys& config, TokenizerSpec& spec) {
-  const Json* mask = config.find("mask_token");
-  if (!spec.mask || mask == nullptr || !mask->is_object()) return;
-  spec.added_rules[*spec.mask] = added_token_rules(config.object("mask_token"));
-}
-
 void require_frame(const TokenizerSpec& spec) {
   if (spec.bos && spec.sep) return;
   fail(ErrorCode::invalid_file,
@@ -126,7 +119,6 @@ TokenizerSpec word_piece_spec_from_vocabulary(std::string_view vocabulary, const
   require_frame(spec);
   spec.add_bos = spec.add_sep = true;
   mark_special_tokens(spec);
-  read_mask_rules(config, spec);
   return spec;
 }
 
