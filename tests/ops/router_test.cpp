@@ -72,6 +72,12 @@ TEST_P(Router, ChoosesTheLowerNumberAmongEqualsAndNaNLast) {
   EXPECT_TRUE(std::isnan(weights[9]));
 }
 
+TEST_P(Router, GivesWeightsOfLogitsWhoseExponentialsOverflow) {
+  const Routing routing = route({2, 3, 2}, std::vector<float>{200, 200, -200, -300, -300, -400},
+                                RouterWeights::probabilities);
+  EXPECT_THAT(context().read<float>(routing.weights), ElementsAre(0.5F, 0.5F, 0.5F, 0.5F));
+}
+
 // Every entry has one slot, in the tiles of its expert; entries of an expert keep their order.
 TEST_P(Router, PlansASlotForEachEntryInTilesOfOneExpert) {
   for (const RoutingSize& size : kSizes) {
