@@ -60,13 +60,11 @@ grouped_gemm_matrix(__global Y_TYPE* y, __global const ushort* x, __global const
   MATRIX_UNIT(unit, SUBGROUPS);
   __local uchar ring[STAGES * STAGE_BYTES] __attribute__((aligned(1024)));
   const uint item = get_local_id(0), number = get_group_id(0);
-  const uint row_tiles = p.S / TILE_ROWS, group_m = p.group_m;
   const uint column_tiles = (p.N + TILE_COLUMNS - 1) / TILE_COLUMNS;
-  RASTER_TILE(number)
-  const uint row_tile = ROW_TILE;
-  const int expert = tile_experts[row_tile / p.groups_of_tile];
+  const RasterTile at = raster_tile(raster_grid(p.S / TILE_ROWS, column_tiles, p.group_m), number);
+  const int expert = tile_experts[at.row / p.groups_of_tile];
   const Part part = part_of(item / LANES);
-  Tile tile = {row_tile * TILE_ROWS, COLUMN_TILE * TILE_COLUMNS, p.S, p.N, 0, 0};
+  Tile tile = {at.row * TILE_ROWS, at.column * TILE_COLUMNS, p.S, p.N, 0, 0};
 #ifdef GATHER
   tile.entries = entries;
   tile.experts_of_row = p.experts_of_row;
