@@ -46,6 +46,7 @@ TEST(PreTokenizers, ImplyWhatTheTokenizersOfTheirFamiliesDo) {
   };
   for (const char* name : {"llama-bpe", "lfm2", "tekken"})
     EXPECT_EQ(flags(name), "ignore_merges bos") << name;
+  EXPECT_EQ(flags("smaug-bpe"), "ignore_merges ");
   for (const char* name : {"qwen2", "qwen35"}) EXPECT_EQ(flags(name), "nfc ") << name;
   for (const char* name : {"default", "gpt-2", "smollm", "refact", "dbrx", "seed-coder", "gpt-4o"})
     EXPECT_EQ(flags(name), "") << name;
