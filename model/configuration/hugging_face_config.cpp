@@ -38,6 +38,16 @@ void check_quantisation(const HuggingFaceKeys& keys) {
        keys.source(), scheme->find_text("quant_method").value_or("unknown"));
 }
 
+// The files of multimodal models hold their text model's configuration as one of several.
+void check_text_only(const HuggingFaceKeys& keys) {
+  const auto text = keys.find_object("text_config");
+  if (!text) return;
+  fail(ErrorCode::unsupported,
+       "{}: '{}' is a multimodal model, and only text models are supported; store its text model "
+       "('{}') on its own, or use a GGUF file, which holds only that",
+       keys.source(), keys.text("model_type"), text->find_text("model_type").value_or("unknown"));
+}
+
 void check_switches(const HuggingFaceKeys& keys) {
   keys.refuse_if(!keys.find_flag("is_causal").value_or(true), "is_causal");
 }
@@ -58,7 +68,8 @@ void read_decoder_sizes(const HuggingFaceKeys& keys, const HuggingFaceDefaults& 
   check_switches(keys);
   config.layers = keys.integer("num_hidden_layers");
   config.hidden_size = keys.integer("hidden_size");
-  config.intermediate_size = keys.integer("intermediate_size");
+  config.intermediate_size =
+      defaults.intermediate_size ? *defaults.intermediate_size : keys.integer("intermediate_size");
   config.heads = keys.integer("num_attention_heads");
   if (config.heads < 1)
     fail(ErrorCode::invalid_file, "{}: num_attention_heads must be positive", keys.source());
@@ -69,7 +80,7 @@ void read_decoder_sizes(const HuggingFaceKeys& keys, const HuggingFaceDefaults& 
                         ? keys.integer("head_dim")
                         : keys.find_integer("head_dim").value_or(config.hidden_size / config.heads);
   config.vocabulary = keys.integer("vocab_size");
-  config.rms_norm_epsilon = keys.number("rms_norm_eps");
+  config.rms_norm_epsilon = keys.number(defaults.epsilon_key);
   config.max_positions = keys.integer("max_position_embeddings");
   config.tied_head = keys.find_flag("tie_word_embeddings").value_or(defaults.tied_head);
   config.final_norm = {{"model.norm", "output_norm"}, config.hidden_size};
@@ -86,6 +97,7 @@ void read_decoder(const HuggingFaceKeys& keys, const HuggingFaceDefaults& defaul
 
 ModelConfig from_hugging_face(const json& object, std::string_view file) {
   const HuggingFaceKeys keys(object, file);
+  check_text_only(keys);
   const Family& family = family_of(keys.text("model_type"), file);
   check_quantisation(keys);
   ModelConfig config;

@@ -16,6 +16,12 @@ AttentionLayer::AttentionLayer(Recording& recording, const AttentionWeights& wei
                     spec_.kv_heads * spec_.head_dim}),
       o_linear_(recording.adapted(weights.o)) {}
 
+std::vector<Shape> AttentionLayer::cache_shapes(const AttentionLayerSpec& spec,
+                                                std::int64_t positions) {
+  const Shape heads{positions, spec.kv_heads, spec.head_dim};
+  return {heads, heads};
+}
+
 bool AttentionLayer::has_adapter() const {
   return qkv_linears_.has_adapter() || !o_linear_.lora.empty();
 }
@@ -46,7 +52,8 @@ void AttentionLayer::head_norm_backward(const Tensor& d, const Tensor& x, const 
 // No-op without rope.
 void AttentionLayer::rotate(const Tensor& queries, const Tensor& keys, RopeDirection direction) {
   if (!spec_.rope) return;
-  record_rope_of_two(recording_.batch(), {queries, queries}, {keys, keys},
+  record_rope_of_two(recording_.batch(), {queries, queries},
+                     {keys, keys, recording_.key_rope_table(*spec_.rope)},
                      recording_.row_inputs().positions, recording_.rope_table(*spec_.rope),
                      RopeLayout::half_split, direction);
 }
@@ -66,10 +73,16 @@ void AttentionLayer::attention_backward(const AttentionGradients& d, const Tenso
                             .keys = d.dk,
                             .values = d.dv,
                             .key_parts = computed.dk,
-                            .value_parts = computed.dv};
+                            .value_parts = computed.dv,
+                            .key_table = recording_.key_rope_table(*spec_.rope)};
   record_rope_of_parts(batch, tensors, recording_.row_inputs().positions,
                        recording_.rope_table(*spec_.rope), RopeLayout::half_split,
                        RopeDirection::backward);
+}
+
+float scale_of_scores(const AttentionLayerSpec& spec) {
+  if (spec.scale) return static_cast<float>(*spec.scale);
+  return 1.0F / std::sqrt(static_cast<float>(spec.head_dim));
 }
 
 AttentionInputs AttentionLayer::inputs(const Tensor& k, const Tensor& v) {
@@ -79,10 +92,10 @@ AttentionInputs AttentionLayer::inputs(const Tensor& k, const Tensor& v) {
           .v = v,
           .first = ranges.first,
           .last = ranges.last,
-          .scale = spec_.scale ? static_cast<float>(*spec_.scale)
-                               : 1.0F / std::sqrt(static_cast<float>(spec_.head_dim)),
+          .scale = scale_of_scores(spec_),
           .order = ranges.order,
-          .keys_per_row = ranges.keys_per_row};
+          .keys_per_row = ranges.keys_per_row,
+          .soft_cap = static_cast<float>(spec_.soft_cap)};
 }
 
 void AttentionLayer::attend() {
@@ -95,9 +108,10 @@ void AttentionLayer::attend() {
     return;
   }
   const Tensor& positions = recording_.row_inputs().positions;
-  record_cache_append(batch, cache->keys, k_, positions);
-  record_cache_append(batch, cache->values, v_, positions);
-  record_attention(batch, y_, {}, inputs(cache->keys, cache->values));
+  const Tensor &keys = cache->at(0), &values = cache->at(1);
+  record_cache_append(batch, keys, k_, positions);
+  record_cache_append(batch, values, v_, positions);
+  record_attention(batch, y_, {}, inputs(keys, values));
 }
 
 void AttentionLayer::record_forward(const Tensor& y, const Tensor& h, const Tensor& residual) {

@@ -50,6 +50,7 @@ struct WeightNeed {
   Shape shape;
   std::int64_t rotated_head_dim = 0;  // as in LinearSpec
   bool plus_one = false;              // as in NormSpec
+  StackPlace stack = {};              // as in LinearSpec
 };
 
 // Returns the tensors of a model with this configuration, in the order of computation; a tied head
