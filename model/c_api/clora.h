@@ -217,7 +217,8 @@ typedef struct clora_model_options {
   int64_t context_length;
 } clora_model_options;
 
-/* path: a .gguf file, or a folder with config.json and safetensors. options may be NULL. */
+/* path: a .gguf file (any part of a split one), or a folder with config.json and safetensors.
+ * options may be NULL. */
 CLORA_API clora_status clora_model_load(clora_context* context, const char* path,
                                         const clora_model_options* options, clora_model** model);
 CLORA_API void clora_model_release(clora_model* model);

@@ -1,70 +1,11 @@
 #include "clora/model/text/chat_style.hpp"
 
-#include <utility>
-
-#include "model/text/utf8.hpp"
+#include "model/text/chat_gemma.hpp"
+#include "model/text/chat_pieces.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
 namespace {
-
-// Collects pieces; adjacent texts are joined.
-class Pieces {
- public:
-  void text(std::string_view text) {
-    if (text.empty()) return;
-    if (!pieces_.empty() && !pieces_.back().is_token) {
-      pieces_.back().text += text;
-    } else {
-      pieces_.push_back({std::string(text)});
-    }
-  }
-
-  // Adds an assistant's text as a separate piece, and the token that ends the turn.
-  void answer(std::string_view text, std::string_view end, bool is_target) {
-    if (!text.empty()) pieces_.push_back({std::string(text), false, is_target});
-    token(end, is_target);
-  }
-
-  void token(std::string_view text, bool is_target = false) {
-    if (!text.empty()) pieces_.push_back({std::string(text), true, is_target});
-  }
-
-  // Adds a text with a mark in square brackets, which is a token or plain text.
-  void brackets(std::string_view text, bool are_tokens) {
-    const std::size_t begin = are_tokens ? text.find('[') : std::string_view::npos;
-    if (begin == std::string_view::npos) return this->text(text);
-    const std::size_t end = text.find(']') + 1;
-    this->text(text.substr(0, begin));
-    token(text.substr(begin, end - begin));
-    this->text(text.substr(end));
-  }
-
-  std::vector<ChatPiece> take() { return std::move(pieces_); }
-
- private:
-  std::vector<ChatPiece> pieces_;
-};
-
-// White space of Python's str.strip(), which Jinja's trim uses.
-bool is_python_white(std::int32_t c) {
-  return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
-         c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
-         c == 0x205F || c == 0x3000;
-}
-
-std::string_view trimmed(std::string_view text) {
-  std::size_t begin = text.size(), end = text.size();
-  for (std::size_t i = 0; i < text.size();) {
-    const Utf8Char c = read_utf8(text, i);
-    if (!is_python_white(c.code_point)) {
-      if (begin == text.size()) begin = i;
-      end = i + c.length;
-    }
-    i += c.length;
-  }
-  return begin == text.size() ? std::string_view() : text.substr(begin, end - begin);
-}
 
 std::string_view without_leading_breaks(std::string_view text) {
   const std::size_t begin = text.find_first_not_of('\n');
@@ -174,7 +115,7 @@ class ChatMl {
 
   const ChatStyle& style_;
   const ChatMarks& marks_;
-  Pieces pieces_;
+  ChatPieces pieces_;
 };
 
 class Llama3 {
@@ -218,7 +159,7 @@ class Llama3 {
 
   const ChatStyle& style_;
   const ChatMarks& marks_;
-  Pieces pieces_;
+  ChatPieces pieces_;
 };
 
 class Mistral {
@@ -232,12 +173,12 @@ class Mistral {
       system = messages.front().content;
       messages = messages.subspan(1);
     }
-    if (style_.system != MistralSystem::own_turn) require_alternation(messages);
+    if (style_.system != SystemPlace::own_turn) require_alternation(messages);
     pieces_.token(marks_.bos);
     for (std::size_t i = 0; i < messages.size(); ++i) {
       const bool takes_system =
           has_system &&
-          (style_.system == MistralSystem::first_user ? i == 0 : i + 1 == messages.size());
+          (style_.system == SystemPlace::first_user ? i == 0 : i + 1 == messages.size());
       turn(messages[i], takes_system ? std::string(system) + "\n\n" : std::string());
     }
     return pieces_.take();
@@ -245,7 +186,7 @@ class Mistral {
 
  private:
   bool merges_system() const {
-    return style_.system == MistralSystem::first_user || style_.system == MistralSystem::last_user;
+    return style_.system == SystemPlace::first_user || style_.system == SystemPlace::last_user;
   }
 
   void require_alternation(std::span<const ChatMessage> messages) const {
@@ -292,12 +233,12 @@ class Mistral {
 
   const ChatStyle& style_;
   const ChatMarks& marks_;
-  Pieces pieces_;
+  ChatPieces pieces_;
 };
 
 std::vector<ChatPiece> render_zephyr(const ChatMarks& marks, std::span<const ChatMessage> messages,
                                      const ChatOptions& options) {
-  Pieces pieces;
+  ChatPieces pieces;
   for (const ChatMessage& message : messages) {
     pieces.text(fmt::format("<|{}|>\n", message.role));
     if (message.role == "assistant") {
@@ -327,6 +268,8 @@ std::vector<ChatPiece> render_chat(const ChatStyle& style, const ChatMarks& mark
       return Mistral(style, marks).render(messages);
     case ChatFamily::zephyr:
       return render_zephyr(marks, messages, options);
+    case ChatFamily::gemma:
+      return render_gemma(style, marks, messages, options);
   }
   return {};
 }

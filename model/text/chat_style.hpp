@@ -8,6 +8,7 @@
 //            3.1 on with dates in the system message
 //   Mistral  [INST] USER [/INST] ASSISTANT</s>; the spaces differ by release
 //   Zephyr   <|ROLE|>\nCONTENT</s>\n
+//   Gemma    <start_of_turn>ROLE\nCONTENT<end_of_turn>\n, content trimmed
 //
 // Constant values and pure functions; thread-safe.
 #pragma once
@@ -43,14 +44,14 @@ struct ChatOptions {
   std::string date = "26 Jul 2024";
 };
 
-enum class ChatFamily { chatml, llama3, mistral, zephyr };
+enum class ChatFamily { chatml, llama3, mistral, zephyr, gemma };
 // How Qwen3's templates treat reasoning: not at all; optional, turned off by enable_thinking;
 // always, opened by every generation prompt.
 enum class Thinking { none, optional, always };
-// Mistral's system message: refused; before the first user message; before the user message that
-// ends the conversation, and omitted if an assistant message ends it (as in the published
-// templates); its own turn.
-enum class MistralSystem { refused, first_user, last_user, own_turn };
+// Mistral's and Gemma's system message: refused; before the first user message; before the user
+// message that ends the conversation, and omitted if an assistant message ends it (as in the
+// published templates); its own turn.
+enum class SystemPlace { refused, first_user, last_user, own_turn };
 
 struct ChatStyle {
   std::string_view name;
@@ -60,7 +61,7 @@ struct ChatStyle {
   Thinking thinking = Thinking::none;
   bool writes_dates = false;       // Llama 3.1 and later
   bool always_opens_turn = false;  // Llama 3's first template has no add_generation_prompt
-  MistralSystem system = MistralSystem::refused;
+  SystemPlace system = SystemPlace::refused;
   std::string_view user_begin = {}, user_end = {};  // Mistral; the marks without and with spaces
   std::string_view assistant_begin = {}, assistant_end = {};
   bool trims_assistant = false;

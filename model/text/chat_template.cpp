@@ -37,6 +37,8 @@ ChatMarks marks_of(const ChatStyle& style, const Tokenizer& tokenizer) {
     require_tokens(style, tokenizer, {"<|im_start|>", "<|im_end|>"});
   } else if (style.family == ChatFamily::llama3) {
     require_tokens(style, tokenizer, {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"});
+  } else if (style.family == ChatFamily::gemma) {
+    require_tokens(style, tokenizer, {"<start_of_turn>", "<end_of_turn>"});
   } else {
     marks.eos = text_of(style, tokenizer, "end", tokenizer.eos());
     marks.brackets_are_tokens = has_special(tokenizer, "[INST]");

@@ -23,7 +23,7 @@ constexpr ChatStyle llama3(std::string_view name, bool writes_dates = false,
   return style;
 }
 
-constexpr ChatStyle mistral(std::string_view name, MistralSystem system, std::string_view begin,
+constexpr ChatStyle mistral(std::string_view name, SystemPlace system, std::string_view begin,
                             std::string_view end, std::string_view assistant_begin,
                             std::string_view assistant_end = {}) {
   ChatStyle style{.name = name, .family = ChatFamily::mistral, .writes_bos = true};
@@ -32,6 +32,12 @@ constexpr ChatStyle mistral(std::string_view name, MistralSystem system, std::st
   style.user_end = end;
   style.assistant_begin = assistant_begin;
   style.assistant_end = assistant_end;
+  return style;
+}
+
+constexpr ChatStyle gemma(std::string_view name, SystemPlace system) {
+  ChatStyle style{.name = name, .family = ChatFamily::gemma, .writes_bos = true};
+  style.system = system;
   return style;
 }
 
@@ -60,16 +66,17 @@ constexpr std::array kStyles = {
     llama3("llama3-first", false, true),
     llama3("llama3.1", true),
     llama3("llama3.2", true),
-    mistral("mistral-v0.1", MistralSystem::refused, "[INST] ", " [/INST]", "", " "),
-    mistral("mistral-v0.2", MistralSystem::refused, "[INST] ", " [/INST]", ""),
-    mistral("mistral-v1", MistralSystem::first_user, " [INST] ", " [/INST]", " "),
-    mistral("mistral-v2", MistralSystem::last_user, "[INST] ", "[/INST]", " "),
-    with_trimmed_answers(
-        mistral("mistral-v3", MistralSystem::last_user, "[INST] ", "[/INST]", " ")),
-    mistral("mistral-nemo", MistralSystem::last_user, "[INST]", "[/INST]", ""),
-    mistral("mistral-v7", MistralSystem::own_turn, "[INST] ", "[/INST]", " "),
-    mistral("mistral-v7-tekken", MistralSystem::own_turn, "[INST]", "[/INST]", ""),
+    mistral("mistral-v0.1", SystemPlace::refused, "[INST] ", " [/INST]", "", " "),
+    mistral("mistral-v0.2", SystemPlace::refused, "[INST] ", " [/INST]", ""),
+    mistral("mistral-v1", SystemPlace::first_user, " [INST] ", " [/INST]", " "),
+    mistral("mistral-v2", SystemPlace::last_user, "[INST] ", "[/INST]", " "),
+    with_trimmed_answers(mistral("mistral-v3", SystemPlace::last_user, "[INST] ", "[/INST]", " ")),
+    mistral("mistral-nemo", SystemPlace::last_user, "[INST]", "[/INST]", ""),
+    mistral("mistral-v7", SystemPlace::own_turn, "[INST] ", "[/INST]", " "),
+    mistral("mistral-v7-tekken", SystemPlace::own_turn, "[INST]", "[/INST]", ""),
     ChatStyle{.name = "zephyr", .family = ChatFamily::zephyr},
+    gemma("gemma", SystemPlace::refused),
+    gemma("gemma3", SystemPlace::first_user),
 };
 
 struct KnownTemplate {
@@ -108,6 +115,9 @@ constexpr auto kTemplates = std::to_array<KnownTemplate>({
     {"5b658f89dcb1716f11381d1c62000f60", "mistral-v7"},      // Mistral Large 2411
     {"3210f443f276f16a02cdc546cb24cabe", "mistral-v7-tekken"},  // Mistral Small 2501
     {"649a2a57b1f7915059b45444879a71e0", "zephyr"},             // Zephyr, TinyLlama
+    {"1979b049d26eb400438bf49c2cd4d3e4", "gemma"},              // Gemma 1 and 2
+    {"ee866ee4ed0b9ae1101f9d79420a87f9", "gemma3"},             // Gemma 3
+    {"943df97b3ceb801c31facce3e67c8cbd", "gemma3"},             // the same, by axolotl
 });
 
 }  // namespace

@@ -56,9 +56,16 @@ PreTokenizer cl100k() {
       .patterns = {alternatives({kContractions, kWord, kThreeDigits, kSymbolsAndLines, kSpaces})}};
 }
 
-PreTokenizer llama3() {
+// Llama 3's vocabulary in files whose tokenizer.json does not begin texts with bos.
+PreTokenizer smaug() {
   PreTokenizer result = cl100k();
-  result.ignore_merges = result.add_bos = true;
+  result.ignore_merges = true;
+  return result;
+}
+
+PreTokenizer llama3() {
+  PreTokenizer result = smaug();
+  result.add_bos = true;
   return result;
 }
 
@@ -103,9 +110,9 @@ constexpr std::array kPreTokenizers = {
     NamedPreTokenizer{"smollm", smollm},
     NamedPreTokenizer{"refact", smollm},  // Granite 3
     NamedPreTokenizer{"starcoder", smollm},
-    NamedPreTokenizer{"dbrx", cl100k},  // Granite 4, Phi-4
-    NamedPreTokenizer{"smaug-bpe", cl100k},
-    NamedPreTokenizer{"llama-bpe", llama3},  // also SmolLM3
+    NamedPreTokenizer{"dbrx", cl100k},      // Granite 4, Phi-4
+    NamedPreTokenizer{"smaug-bpe", smaug},  // also SmolLM3
+    NamedPreTokenizer{"llama-bpe", llama3},
     NamedPreTokenizer{"llama3", llama3},
     NamedPreTokenizer{"llama-v3", llama3},
     NamedPreTokenizer{"lfm2", llama3},

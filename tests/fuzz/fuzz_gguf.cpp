@@ -11,8 +11,9 @@
 namespace clora::fuzz {
 namespace {
 
-using test::append_gguf_string;
 using test::append_scalar;
+using test::gguf_numbers;
+using test::gguf_texts;
 using test::GgufBytes;
 
 void use(const GgufValue& value) {
@@ -36,23 +37,6 @@ void read_tokenizer_in(const std::filesystem::path& path) {
   const Tokenizer tokenizer = load_tokenizer(path);
   const auto ids = tokenizer.encode("Hello <|im_end|> the world's\n\tend");
   fuzz::use(tokenizer.decode(ids));
-}
-
-std::string texts(const std::vector<std::string>& all) {
-  std::string encoded;
-  append_scalar(encoded, std::uint32_t{8});
-  append_scalar(encoded, static_cast<std::uint64_t>(all.size()));
-  for (const std::string& text : all) append_gguf_string(encoded, text);
-  return encoded;
-}
-
-template <class T>
-std::string numbers(std::uint32_t type, const std::vector<T>& all) {
-  std::string encoded;
-  append_scalar(encoded, type);
-  append_scalar(encoded, static_cast<std::uint64_t>(all.size()));
-  for (const T number : all) append_scalar(encoded, number);
-  return encoded;
 }
 
 constexpr std::uint32_t kArray = 9, kFloat = 6, kInt = 5, kF32 = 0, kQ40 = 2;
@@ -99,9 +83,9 @@ std::string with_byte_level_tokenizer() {
   for (const TokenType type : spec.types) types.push_back(static_cast<std::int32_t>(type));
   GgufBytes file = tiny_llama();
   file.add_text("tokenizer.ggml.model", "gpt2").add_text("tokenizer.ggml.pre", "gpt-2");
-  file.add_raw("tokenizer.ggml.tokens", kArray, texts(spec.tokens));
-  file.add_raw("tokenizer.ggml.merges", kArray, texts(merges));
-  file.add_raw("tokenizer.ggml.token_type", kArray, numbers(kInt, types));
+  file.add_raw("tokenizer.ggml.tokens", kArray, gguf_texts(spec.tokens));
+  file.add_raw("tokenizer.ggml.merges", kArray, gguf_texts(merges));
+  file.add_raw("tokenizer.ggml.token_type", kArray, gguf_numbers(kInt, types));
   file.add_integer("tokenizer.ggml.eos_token_id", 265);
   file.add_text("tokenizer.chat_template", "{{ messages }}");
   add_weights(file, spec.tokens.size());
@@ -112,11 +96,11 @@ std::string with_sentencepiece_tokenizer() {
   GgufBytes file = tiny_llama();
   file.add_text("tokenizer.ggml.model", "llama");
   file.add_raw("tokenizer.ggml.tokens", kArray,
-               texts({"<unk>", "<s>", "</s>", "<0x0A>", "\xE2\x96\x81", "t", "h", "th"}));
+               gguf_texts({"<unk>", "<s>", "</s>", "<0x0A>", "\xE2\x96\x81", "t", "h", "th"}));
   file.add_raw("tokenizer.ggml.scores", kArray,
-               numbers<float>(kFloat, {0, 0, 0, 0, -1, -2, -3, -4}));
+               gguf_numbers<float>(kFloat, {0, 0, 0, 0, -1, -2, -3, -4}));
   file.add_raw("tokenizer.ggml.token_type", kArray,
-               numbers<std::int32_t>(kInt, {2, 3, 3, 6, 1, 1, 1, 1}));
+               gguf_numbers<std::int32_t>(kInt, {2, 3, 3, 6, 1, 1, 1, 1}));
   file.add_number("llama.rope.scaling.factor", 2.0F).add_text("llama.rope.scaling.type", "linear");
   add_weights(file, 8);
   return file.bytes();
@@ -140,7 +124,7 @@ std::string with_nested_arrays() {
   std::string nested;
   append_scalar(nested, kArray);
   append_scalar(nested, std::uint64_t{2});
-  nested += texts({"a", ""}) + numbers<std::int32_t>(kInt, {1, -1});
+  nested += gguf_texts({"a", ""}) + gguf_numbers<std::int32_t>(kInt, {1, -1});
   return GgufBytes()
       .add_raw("nested", kArray, nested)
       .add_integer("general.alignment", 64)

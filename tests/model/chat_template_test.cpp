@@ -95,6 +95,11 @@ TEST(ChatTemplate, ReportsWhatItFoundAndWhatIsKnown) {
                      "unknown format 'chatmk'; known formats: chatml, ");
 }
 
+const char* end_of_turn(ChatFamily family) {
+  if (family == ChatFamily::llama3) return "<|eot_id|>";
+  return family == ChatFamily::gemma ? "<end_of_turn>" : "<|im_end|>";
+}
+
 TEST(ChatTemplate, MarksWhatTheAssistantWritesAndNothingElse) {
   const std::vector<ChatMessage> messages = {
       {"user", "the"}, {"assistant", "b"}, {"user", "a"}, {"assistant", "llo"}};
@@ -106,8 +111,7 @@ TEST(ChatTemplate, MarksWhatTheAssistantWritesAndNothingElse) {
     for (std::size_t i = 0; i < tokens.ids.size(); ++i) {
       if (tokens.is_target[i] != 0) labelled.push_back(tokens.ids[i]);
     }
-    const bool llama = style.family == ChatFamily::llama3;
-    const std::int32_t end = *tokenizer().id_of(llama ? "<|eot_id|>" : "<|im_end|>");
+    const std::int32_t end = *tokenizer().id_of(end_of_turn(style.family));
     EXPECT_EQ(labelled, (Ids{*tokenizer().id_of("b"), end, *tokenizer().id_of("llo"), end}))
         << style.name;
   }

@@ -15,8 +15,8 @@
 namespace clora {
 namespace {
 
-using test::append_gguf_string;
-using test::append_scalar;
+using test::gguf_numbers;
+using test::gguf_texts;
 using test::GgufBytes;
 using test::write_file;
 
@@ -46,6 +46,7 @@ TEST(PreTokenizers, ImplyWhatTheTokenizersOfTheirFamiliesDo) {
   };
   for (const char* name : {"llama-bpe", "lfm2", "tekken"})
     EXPECT_EQ(flags(name), "ignore_merges bos") << name;
+  EXPECT_EQ(flags("smaug-bpe"), "ignore_merges ");
   for (const char* name : {"qwen2", "qwen35"}) EXPECT_EQ(flags(name), "nfc ") << name;
   for (const char* name : {"default", "gpt-2", "smollm", "refact", "dbrx", "seed-coder", "gpt-4o"})
     EXPECT_EQ(flags(name), "") << name;
@@ -57,24 +58,7 @@ TEST(PreTokenizers, AreKnownToLeaveNoGapExceptTheDefault) {
   EXPECT_FALSE(leaves_no_gap(R"(\p{N})"));
 }
 
-constexpr std::uint32_t kArray = 9, kString = 8, kInt = 5, kFloat = 6;
-
-std::string array_of(const std::vector<std::string>& texts) {
-  std::string encoded;
-  append_scalar(encoded, kString);
-  append_scalar(encoded, static_cast<std::uint64_t>(texts.size()));
-  for (const std::string& text : texts) append_gguf_string(encoded, text);
-  return encoded;
-}
-
-template <class T>
-std::string array_of(std::uint32_t type, const std::vector<T>& values) {
-  std::string encoded;
-  append_scalar(encoded, type);
-  append_scalar(encoded, static_cast<std::uint64_t>(values.size()));
-  for (const T value : values) append_scalar(encoded, value);
-  return encoded;
-}
+constexpr std::uint32_t kArray = 9, kInt = 5, kFloat = 6;
 
 class GgufTokenizer : public ::testing::Test {
  protected:
@@ -91,8 +75,8 @@ class GgufTokenizer : public ::testing::Test {
     tokens.insert(tokens.end(), {"abc", "ab", "<s>"});
     GgufBytes file;
     file.add_text("tokenizer.ggml.model", "gpt2").add_text("tokenizer.ggml.pre", pre);
-    file.add_raw("tokenizer.ggml.tokens", kArray, array_of(tokens));
-    file.add_raw("tokenizer.ggml.merges", kArray, array_of({"a b"}));
+    file.add_raw("tokenizer.ggml.tokens", kArray, gguf_texts(tokens));
+    file.add_raw("tokenizer.ggml.merges", kArray, gguf_texts({"a b"}));
     file.add_integer("tokenizer.ggml.bos_token_id", 258);
     return load(file);
   }
@@ -127,11 +111,11 @@ GgufBytes sentencepiece(const char* architecture) {
   file.add_text("general.architecture", architecture).add_text("tokenizer.ggml.model", "llama");
   file.add_raw(
       "tokenizer.ggml.tokens", kArray,
-      array_of({"<unk>", "<s>", "</s>", "<0x0A>", "\u2581", "a", "<|user|>", "<|endoftext|>"}));
+      gguf_texts({"<unk>", "<s>", "</s>", "<0x0A>", "\u2581", "a", "<|user|>", "<|endoftext|>"}));
   file.add_raw("tokenizer.ggml.scores", kArray,
-               array_of<float>(kFloat, {0, 0, 0, 0, -1, -2, 0, 0}));
+               gguf_numbers<float>(kFloat, {0, 0, 0, 0, -1, -2, 0, 0}));
   file.add_raw("tokenizer.ggml.token_type", kArray,
-               array_of<std::int32_t>(kInt, {2, 3, 3, 6, 1, 1, 3, 3}));
+               gguf_numbers<std::int32_t>(kInt, {2, 3, 3, 6, 1, 1, 3, 3}));
   file.add_raw("tokenizer.ggml.add_space_prefix", 7, std::string(1, '\0'));
   return file;
 }

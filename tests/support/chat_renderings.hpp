@@ -24,7 +24,9 @@ inline Tokenizer with_chat_marks(std::initializer_list<const char*> more = {}) {
     spec.tokens.push_back(mark);
     spec.types.push_back(TokenType::control);
   };
-  for (const char* mark : {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}) add(mark);
+  for (const char* mark : {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>",
+                           "<start_of_turn>", "<end_of_turn>"})
+    add(mark);
   for (const char* mark : more) add(mark);
   return Tokenizer(std::move(spec));
 }

@@ -14,6 +14,14 @@ void append_gguf_string(std::string& bytes, std::string_view text) {
   bytes.append(text);
 }
 
+std::string gguf_texts(const std::vector<std::string>& texts) {
+  std::string encoded;
+  append_scalar(encoded, std::uint32_t{8});
+  append_scalar(encoded, static_cast<std::uint64_t>(texts.size()));
+  for (const std::string& text : texts) append_gguf_string(encoded, text);
+  return encoded;
+}
+
 GgufBytes& GgufBytes::add_raw(std::string_view key, std::uint32_t type, std::string_view encoded) {
   append_gguf_string(entry_bytes_, key);
   append_scalar(entry_bytes_, type);

@@ -17,6 +17,17 @@ void append_scalar(std::string& bytes, T value) {
 // Appends a 64-bit length and the characters.
 void append_gguf_string(std::string& bytes, std::string_view text);
 
+// Arrays as add_raw() of type 9 takes them; `type` is the number of GGUF's type T.
+std::string gguf_texts(const std::vector<std::string>& texts);
+template <class T>
+std::string gguf_numbers(std::uint32_t type, const std::vector<T>& numbers) {
+  std::string encoded;
+  append_scalar(encoded, type);
+  append_scalar(encoded, static_cast<std::uint64_t>(numbers.size()));
+  for (const T number : numbers) append_scalar(encoded, number);
+  return encoded;
+}
+
 // A file of version 3. The fields may be set until bytes() is called.
 class GgufBytes {
  public:

@@ -30,9 +30,13 @@ std::filesystem::path test_data(std::string_view relative) {
   return environment_path("CLORA_TEST_DATA").value_or("../shared/data") / relative;
 }
 
-std::optional<std::filesystem::path> demo_model() {
-  const std::filesystem::path path = model_cache() / "SmolLM2-135M-Instruct.Q4_1.gguf";
+std::optional<std::filesystem::path> cached_model(std::string_view file) {
+  const std::filesystem::path path = model_cache() / file;
   return std::filesystem::exists(path) ? std::optional(path) : std::nullopt;
+}
+
+std::optional<std::filesystem::path> demo_model() {
+  return cached_model("SmolLM2-135M-Instruct.Q4_1.gguf");
 }
 
 TemporaryFolder::TemporaryFolder() {

@@ -18,8 +18,9 @@ namespace clora::test {
 // The path `relative` below the test data ($CLORA_TEST_DATA). See CLORA_REQUIRE_TEST_DATA.
 std::filesystem::path test_data(std::string_view relative);
 
-// The demo model in the model cache ($CLORA_MODEL_CACHE, else $XDG_CACHE_HOME/clora/models, else
-// ~/.cache/clora/models); nothing if it is absent. See CLORA_DEMO_MODEL_OR_SKIP.
+// The model of this name in the model cache ($CLORA_MODEL_CACHE, else $XDG_CACHE_HOME/clora/models,
+// else ~/.cache/clora/models); nothing if it is absent. See CLORA_CACHED_MODEL_OR_SKIP.
+std::optional<std::filesystem::path> cached_model(std::string_view file);
 std::optional<std::filesystem::path> demo_model();
 
 // An empty folder, which is removed with all its contents.
@@ -57,13 +58,17 @@ std::optional<Caught> caught(const std::function<void()>& action);
          << " is absent; pass -DCLORA_TEST_DATA=FOLDER, the folder "         \
             "of models and reference values, to cmake"
 
-// `variable` names the demo model. The test is skipped if it is absent.
-#define CLORA_DEMO_MODEL_OR_SKIP(variable)                                                     \
-  const std::optional<std::filesystem::path> variable##_or_none = ::clora::test::demo_model(); \
-  if (!variable##_or_none)                                                                     \
-    GTEST_SKIP()                                                                               \
-        << "the demo model is not in the model cache; tools/fetch_demo_model downloads it";    \
+// `variable` names a model that tools/`script` downloads; `found` is its optional path. The test is
+// skipped if it is absent.
+#define CLORA_CACHED_MODEL_OR_SKIP(variable, found, name, script)                     \
+  const std::optional<std::filesystem::path> variable##_or_none = found;              \
+  if (!variable##_or_none)                                                            \
+    GTEST_SKIP() << name " is not in the model cache; tools/" script " downloads it"; \
   const std::filesystem::path& variable = *variable##_or_none
+
+#define CLORA_DEMO_MODEL_OR_SKIP(variable)                                            \
+  CLORA_CACHED_MODEL_OR_SKIP(variable, ::clora::test::demo_model(), "the demo model", \
+                             "fetch_demo_model")
 
 // Expects an Error of `expected_code` whose message contains `part`.
 #define CLORA_EXPECT_ERROR(action, expected_code, part)                                      \

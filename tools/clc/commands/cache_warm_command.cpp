@@ -86,7 +86,8 @@ void add_cache_warm_command(CLI::App& cache, Action& action) {
   const auto options = std::make_shared<WarmOptions>();
   command
       ->add_option("--model", options->warming.model,
-                   "A .gguf file, or a folder with config.json and model.safetensors")
+                   "A .gguf file (any part of a split one), or a folder with config.json and "
+                   "model.safetensors")
       ->type_name("PATH")
       ->required();
   command->add_option("--for", options->purpose, "Runs to build the programs for")

@@ -27,9 +27,9 @@ void add_device_option(CLI::App& command, CommonOptions& options) {
 
 void add_model_option(CLI::App& command, CommonOptions& options) {
   command
-      .add_option(
-          "--model", options.model,
-          "A .gguf file, or a folder with config.json, model.safetensors and tokenizer.json")
+      .add_option("--model", options.model,
+                  "A .gguf file (any part of a split one), or a folder with config.json, "
+                  "model.safetensors and tokenizer.json")
       ->check(LocalPath(HubKind::model))
       ->type_name("PATH")
       ->required()
