@@ -56,6 +56,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/rowwise/rms_norm.hpp
   ops/rowwise/rope.hpp
   ops/rowwise/softmax.hpp
+  ops/rowwise/gelu.hpp
   ops/rowwise/swiglu.hpp
   lora/adapter.hpp
   lora/merge.hpp

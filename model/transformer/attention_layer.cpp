@@ -78,6 +78,11 @@ void AttentionLayer::attention_backward(const AttentionGradients& d, const Tenso
                        RopeDirection::backward);
 }
 
+float scale_of_scores(const AttentionLayerSpec& spec) {
+  if (spec.scale) return static_cast<float>(*spec.scale);
+  return 1.0F / std::sqrt(static_cast<float>(spec.head_dim));
+}
+
 AttentionInputs AttentionLayer::inputs(const Tensor& k, const Tensor& v) {
   const Recording::KeyRanges ranges = recording_.key_ranges(spec_);
   return {.q = q_,
@@ -85,8 +90,7 @@ AttentionInputs AttentionLayer::inputs(const Tensor& k, const Tensor& v) {
           .v = v,
           .first = ranges.first,
           .last = ranges.last,
-          .scale = spec_.scale ? static_cast<float>(*spec_.scale)
-                               : 1.0F / std::sqrt(static_cast<float>(spec_.head_dim)),
+          .scale = scale_of_scores(spec_),
           .order = ranges.order,
           .keys_per_row = ranges.keys_per_row};
 }

@@ -13,6 +13,9 @@
 
 namespace clora {
 
+// AttentionInputs::scale of a layer.
+float scale_of_scores(const AttentionLayerSpec& spec);
+
 class AttentionLayer final : public SubLayer {
  public:
   AttentionLayer(Recording& recording, const AttentionWeights& weights);

@@ -44,7 +44,8 @@ Tensor Recording::first_of(std::int64_t window) {
   if (window == 0) return options_.rows.first;
   const auto known = std::ranges::find(windows_, window, &Window::window);
   if (known != windows_.end()) return known->first;
-  const Tensor first = batch_.temporary({rows_}, DType::i32, "first row of the window");
+  // Not a temporary: decoding in one launch reads it by its address, which one has after seal().
+  const Tensor first = batch_.context().allocate({rows_}, DType::i32, MemoryTag::activations);
   record_attention_window(batch_, first, options_.rows.first, options_.rows.last, window);
   windows_.push_back({window, first});
   return first;

@@ -187,7 +187,8 @@ std::vector<WeightView> WeightFiles::all() const {
 
 std::vector<std::filesystem::path> WeightFiles::files() const {
   std::vector<std::filesystem::path> paths;
-  if (gguf() != nullptr) paths.push_back(gguf()->path());
+  if (gguf() != nullptr)
+    for (const MappedFile& part : gguf()->parts()) paths.push_back(part.path());
   for (const SafetensorsFile& file : store_->sources.safetensors) paths.push_back(file.path());
   return paths;
 }

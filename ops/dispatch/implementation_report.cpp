@@ -13,6 +13,7 @@
 #include "clora/ops/rowwise/cast.hpp"
 #include "clora/ops/rowwise/dropout.hpp"
 #include "clora/ops/rowwise/embedding.hpp"
+#include "clora/ops/rowwise/gelu.hpp"
 #include "clora/ops/rowwise/layer_norm.hpp"
 #include "clora/ops/rowwise/rms_norm.hpp"
 #include "clora/ops/rowwise/rope.hpp"
@@ -77,9 +78,7 @@ class TypicalOps {
   // Chooses as the generator does.
   void decode_layers(DType type) {
     const DecodeLayers decode{.layers = {decode_layer(type), decode_layer(type)},
-                              .rope_table = filled(f32({S, E / 2, 2})),
                               .position = i32(1),
-                              .first = i32(1),
                               .last = i32(1),
                               .heads = H};
     (void)decodes_in_one_launch(context_, decode);
@@ -95,6 +94,7 @@ class TypicalOps {
   void swiglu() {
     record_swiglu(batch_, activation({T, F}), activation({T, F}), activation({T, F}));
   }
+  void gelu() { record_gelu(batch_, activation({T, F}), activation({T, F})); }
   void rope() {
     record_rope(batch_, activation({T, H, E}), activation({T, H, E}), i32(T), f32({T, E / 2, 2}),
                 RopeLayout::half_split, RopeDirection::forward);
@@ -166,7 +166,9 @@ class TypicalOps {
             .up = matrix(F, D),
             .down = matrix(D, F),
             .key_cache = f32({S, G, E}),
-            .value_cache = f32({S, G, E})};
+            .value_cache = f32({S, G, E}),
+            .first = i32(1),
+            .rope_table = filled(f32({S, E / 2, 2}))};
   }
 
   Batch& batch_;
@@ -198,6 +200,7 @@ constexpr TypicalOp kTypical[] = {
     {"layer_norm", "", &TypicalOps::layer_norm},
     {"softmax", "", &TypicalOps::softmax},
     {"swiglu", "", &TypicalOps::swiglu},
+    {"gelu", "", &TypicalOps::gelu},
     {"rope", "", &TypicalOps::rope},
     {"dropout", "", &TypicalOps::dropout},
     {"cast", "", &TypicalOps::cast},
