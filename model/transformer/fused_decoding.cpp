@@ -41,6 +41,7 @@ const char* refusal_of(Recording& recording, const BlockWeights& block) {
   if (!is_usual) return "a block is not attention and a gated feed-forward";
   const auto& attention = std::get<AttentionWeights>(block[0].f);
   const auto& feed_forward = std::get<FeedForwardWeights>(block[1].f);
+  if (attention.spec.output_gate) return "attention's output has a gate";
   if (attention.q_norm.empty() != attention.k_norm.empty()) return "only q or k is normalised";
   if (block[0].post_norm.empty() != block[1].post_norm.empty()) {
     return "only one of two outputs is normalised";

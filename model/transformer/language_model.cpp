@@ -6,7 +6,7 @@
 #include "clora/ops/quant/quant.hpp"
 #include "model/files/dequantise.hpp"
 #include "model/transformer/rope_table.hpp"
-#include "model/weights/rotary_order.hpp"
+#include "model/weights/stored_order.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -86,7 +86,7 @@ class Loader {
     std::vector<std::byte> ordered;
     std::vector<float> values =
         to_float(view.type, in_order(view, ordered), static_cast<std::size_t>(elements));
-    for (float& value : values) value = (value + view.offset) * scale;
+    for (float& value : values) value = model_value(view, value) * scale;
     Tensor tensor = context_.upload<float>({elements}, DType::f32, values, MemoryTag::weights);
     count(tensor.bytes(), view.bytes.size());
     return tensor;
@@ -97,7 +97,8 @@ class Loader {
     const WeightView view =
         files_.get(prefix_ + spec.names.hugging_face, {spec.width, 1, spec.taps});
     const auto C = static_cast<std::size_t>(spec.width), W = static_cast<std::size_t>(spec.taps);
-    const std::vector<float> stored = to_float(view.type, view.bytes, C * W);
+    std::vector<std::byte> ordered;
+    const std::vector<float> stored = to_float(view.type, in_order(view, ordered), C * W);
     std::vector<float> values(stored.size());
     for (std::size_t c = 0; c < C; ++c) {
       for (std::size_t lag = 0; lag < W; ++lag) values[lag * C + c] = stored[c * W + W - 1 - lag];
@@ -175,6 +176,16 @@ class Loader {
             .bias = spec.bias ? parameter(*spec.bias) : Tensor(),
             .cache_index = caches_++};
   }
+  DeltaNetWeights load(const DeltaNetLayerSpec& spec) {
+    return {.spec = spec,
+            .in = linears({}, {&spec.qkv, &spec.z, &spec.b, &spec.a}),
+            .taps = taps(spec.taps),
+            .rate = parameter(spec.rate),
+            .dt_bias = parameter(spec.dt_bias),
+            .norm = norm(spec.norm),
+            .out = linear(spec.out),
+            .cache_index = caches_++};
+  }
 
   static std::span<const std::byte> bytes_of_rows(const WeightView& view, const RowRange& rows) {
     const std::size_t row_bytes = row_bytes_of(view);
@@ -199,7 +210,7 @@ class Loader {
     context_.transfers().stream(
         tensor, row_bytes, [&](std::span<std::byte> chunk, std::size_t offset_bytes) {
           const auto row = static_cast<std::int64_t>(offset_bytes / row_bytes);
-          copy_in_half_split_order(chunk, view, rows.begin + row);
+          copy_in_hugging_face_order(chunk, view, rows.begin + row);
         });
     return tensor;
   }
@@ -217,7 +228,7 @@ class Loader {
               view.bytes.subspan(row * row_bytes, chunk.size() / packed_bytes * row_bytes);
           if (reorders) {
             ordered.resize(rows.size());
-            copy_in_half_split_order(ordered, view, static_cast<std::int64_t>(row));
+            copy_in_hugging_face_order(ordered, view, static_cast<std::int64_t>(row));
             rows = ordered;
           }
           pack_panels(chunk, rows, view.shape[1], view.type, tensor.type());
@@ -232,7 +243,7 @@ class Loader {
   std::span<const std::byte> in_order(const WeightView& view,
                                       std::vector<std::byte>& ordered) const {
     if (!needs_reordering(view)) return view.bytes;
-    ordered = in_half_split_order(view);
+    ordered = in_hugging_face_order(view);
     return ordered;
   }
   void count(std::size_t on_device, std::size_t stored) {
@@ -325,6 +336,7 @@ Linears all_of(const std::vector<LinearLayer>& layers, const LinearLayer& last) 
 Linears linears_in(const AttentionWeights& f) { return all_of(f.qkv, f.o); }
 Linears linears_in(const FeedForwardWeights& f) { return all_of(f.gate_up, f.down); }
 Linears linears_in(const ShortConvWeights& f) { return {&f.in, &f.out}; }
+Linears linears_in(const DeltaNetWeights& f) { return all_of(f.in, f.out); }
 
 const LinearLayer* find_linear(const SubLayerWeights& layer, std::string_view path) {
   const Linears all = std::visit([](const auto& f) { return linears_in(f); }, layer.f);

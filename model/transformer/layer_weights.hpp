@@ -38,11 +38,21 @@ struct ShortConvWeights {
   std::size_t cache_index = 0;
 };
 
+struct DeltaNetWeights {
+  DeltaNetLayerSpec spec;
+  std::vector<LinearLayer> in;  // qkv, z, b and a
+  Tensor taps;                  // as in ShortConv
+  Tensor rate, dt_bias;         // [value heads]
+  Tensor norm;                  // [value dim]
+  LinearLayer out;
+  std::size_t cache_index = 0;
+};
+
 struct SubLayerWeights {
   Tensor norm;       // [D]
   Tensor post_norm;  // [D], or empty
   float multiplier = 1;
-  std::variant<AttentionWeights, FeedForwardWeights, ShortConvWeights> f;
+  std::variant<AttentionWeights, FeedForwardWeights, ShortConvWeights, DeltaNetWeights> f;
 };
 
 using BlockWeights = std::vector<SubLayerWeights>;

@@ -1,6 +1,7 @@
 #include "model/transformer/sub_layer.hpp"
 
 #include "model/transformer/attention_layer.hpp"
+#include "model/transformer/delta_net_layer.hpp"
 #include "model/transformer/feed_forward_layer.hpp"
 #include "model/transformer/short_conv_layer.hpp"
 
@@ -18,12 +19,20 @@ std::unique_ptr<SubLayer> make(Recording& recording, const ShortConvWeights& wei
   return std::make_unique<ShortConvLayer>(recording, weights);
 }
 
+std::unique_ptr<SubLayer> make(Recording& recording, const DeltaNetWeights& weights) {
+  return std::make_unique<DeltaNetLayer>(recording, weights);
+}
+
 std::vector<Shape> shapes(const AttentionLayerSpec& spec, std::int64_t positions) {
   return AttentionLayer::cache_shapes(spec, positions);
 }
 std::vector<Shape> shapes(const FeedForwardLayerSpec&, std::int64_t) { return {}; }
 std::vector<Shape> shapes(const ShortConvLayerSpec& spec, std::int64_t) {
   return ShortConvLayer::cache_shapes(spec);
+}
+
+std::vector<Shape> shapes(const DeltaNetLayerSpec& spec, std::int64_t) {
+  return DeltaNetLayer::cache_shapes(spec);
 }
 
 }  // namespace
