@@ -31,8 +31,9 @@ void cross_entropy(OpBench& bench, const Shape& shape, bool with_gradient) {
   bench.record([&](BufferSet& set) {
     const Tensor loss = set.output({shape[0]});
     const Tensor dlogits = with_gradient ? set.output(shape) : Tensor();
-    record_cross_entropy(set.batch(), loss, dlogits, set.input(logits),
-                         set.input({shape[0]}, targets), set.input({1}, std::vector{0.5F}));
+    record_cross_entropy(
+        set.batch(), loss, dlogits,
+        {set.input(logits), set.input({shape[0]}, targets), set.input({1}, std::vector{0.5F})});
     set.expect(loss, [&] { return want.loss; });
     if (with_gradient) set.expect(dlogits, [&] { return want.dlogits; });
   });
@@ -68,7 +69,7 @@ void record_head_loss_unfused(Batch& batch, const Tensor& loss, const Tensor& dx
       batch.temporary({in.x.shape()[0], in.head.shape()[0]}, DType::f32, "logits");
   record_gemm(batch, logits, in.x, in.head);
   const Tensor dlogits = dx.empty() ? Tensor() : logits;
-  record_cross_entropy(batch, loss, dlogits, logits, in.targets, in.weight);
+  record_cross_entropy(batch, loss, dlogits, {logits, in.targets, in.weight});
   if (!dx.empty()) record_gemm_backward(batch, dx, dlogits, in.head, Accumulate::no);
 }
 

@@ -36,6 +36,9 @@ set(CLORA_PUBLIC_HEADERS
   ops/attention/attention.hpp
   ops/attention/attention_window.hpp
   ops/decode/decode_layers.hpp
+  ops/experts/combine.hpp
+  ops/experts/grouped_gemm.hpp
+  ops/experts/router.hpp
   ops/gemm/bf16_rows.hpp
   ops/gemm/epilogue.hpp
   ops/gemm/gemm.hpp
@@ -55,6 +58,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/rowwise/layer_norm.hpp
   ops/rowwise/rms_norm.hpp
   ops/rowwise/rope.hpp
+  ops/rowwise/soft_cap.hpp
   ops/rowwise/softmax.hpp
   ops/rowwise/gelu.hpp
   ops/rowwise/swiglu.hpp

@@ -13,12 +13,15 @@
 //         cache_append: an item owns one element
 // Local   the row of q [E], sums of y [E], scores [GROUP]
 // Cost    4 E flops a (query, key) pair and head
-// Numerics online softmax (Milakov and Gimelshein, 2018); only keys of the range are read
+// Numerics online softmax (Milakov and Gimelshein, 2018); only keys of the range are read.
+//         -D SOFT_CAP: scores are capped (soft_cap.clh)
 //! clc: build GROUP=64 X_TYPE={f32,bf16,f16} RESULT_TYPE={f32,f16}
+//! clc: build GROUP=64 X_TYPE=f32 RESULT_TYPE=f32 SOFT_CAP=50.0f
 //! clc: budget on gfx90a registers<=48 spills=0
 #include "attention/attention_problem.clh"
 #include "elements.clh"
 #include "group_reduce.clh"
+#include "soft_cap.clh"
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_forward(
     __global STORED(RESULT_TYPE)* y, __global float* log_sum_exp, __global const STORED(X_TYPE)* q,
@@ -47,6 +50,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_forwa
       score = 0.0f;
       __global const STORED(X_TYPE)* k_row = k + key * k_step + head;
       for (int e = 0; e < E; ++e) score = fma(query[e], LOAD_ONE(X_TYPE, k_row, e), score);
+      CAP_SCORES(score, 1.0f);
     }
     const float new_max = fmax(running_max, group_max(score, scores));
     const float factor = exp(running_max - new_max);

@@ -12,11 +12,14 @@
 //         attention_backward_queries: the same for one row and head of dq, over keys.
 // Local   the owned rows [E], their sums [E], weights of a block [GROUP]
 // Cost    14 E flops a (query, key) pair and head: scores are computed twice
-// Numerics p from the forward's log_sum_exp; every sum in one fixed order
+// Numerics p from the forward's log_sum_exp; every sum in one fixed order. -D SOFT_CAP: scores are
+//         capped (soft_cap.clh)
 //! clc: build GROUP=64 X_TYPE={f32,bf16,f16} RESULT_TYPE={f32,f16}
+//! clc: build GROUP=64 X_TYPE=f32 RESULT_TYPE=f32 SOFT_CAP=50.0f
 //! clc: budget on gfx90a registers<=64 spills=0
 #include "attention/attention_problem.clh"
 #include "elements.clh"
+#include "soft_cap.clh"
 
 #ifndef GROUP
 #error "GROUP: work-items of a group"
@@ -66,8 +69,10 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backw
           score = fma(LOAD_ONE(X_TYPE, q, at * E + e), k_row[e], score);
           dp = fma(LOAD_ONE(X_TYPE, dy, at * E + e), v_row[e], dp);
         }
+        CAP_SCORES(score, problem.scale);
         p[item] = exp(score * problem.scale - log_sum_exp[at]);
         ds[item] = p[item] * (dp - dot[at]) * problem.scale;
+        CAP_GRADIENTS(ds[item], score, problem.scale);
       }
       barrier(CLK_LOCAL_MEM_FENCE);  // every item reads all weights
       const int rows = min(GROUP, T - block);
@@ -118,7 +123,9 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backw
         score = fma(q_row[e], LOAD_ONE(X_TYPE, k, from + e), score);
         dp = fma(dy_row[e], LOAD_ONE(X_TYPE, v, from + e), dp);
       }
+      CAP_SCORES(score, scale);
       ds[item] = exp(score * scale - log_sum_exp[at]) * (dp - dot[at]) * scale;
+      CAP_GRADIENTS(ds[item], score, scale);
     }
     barrier(CLK_LOCAL_MEM_FENCE);  // every item reads all of ds
     const int keys = min(GROUP, t + 1 - block);

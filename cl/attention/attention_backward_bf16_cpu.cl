@@ -20,8 +20,9 @@
 //         queries that are fully masked
 // Cost    10 E flops a (query, key) pair and head
 // Numerics p from the forward's log_sum_exp, at most 1 up to rounding; sums, p and ds in f32; every
-//         sum in one fixed order
+//         sum in one fixed order. -D SOFT_CAP: scores are capped (soft_cap.clh)
 //! clc: build on avx512_bf16: KEYS=64 STAGED=256 MAX_BLOCKS=2
+//! clc: build on avx512_bf16: KEYS=64 STAGED=256 MAX_BLOCKS=2 SOFT_CAP=50.0f
 #include "attention/attention_bf16_tile_cpu.clh"
 #include "attention/attention_backward_parts_cpu.clh"
 #include "attention/attention_problem.clh"
@@ -75,8 +76,11 @@ void fill_lanes(__local float* log_sums, __local float* dots, __global const flo
 
 // Computes p (`weight`) and ds (`change`) of key n for the 16 lanes from `side` on.
 #define WEIGHTS_OF(n, side, half, weight, change)                                              \
-  float16 weight = exp2_16_bf16(vload16(0, scores + (n) * QUERIES + side) - log_sum_##half);    \
-  float16 change = weight * (vload16(0, dp + (n) * QUERIES + side) - dot_##half) * scale;       \
+  float16 weight##_score = vload16(0, scores + (n) * QUERIES + side);                          \
+  CAP_SCORES(weight##_score, LN_2);                                                            \
+  float16 weight = exp2_16_bf16(weight##_score - log_sum_##half);                              \
+  float16 change = weight * (vload16(0, dp + (n) * QUERIES + side) - dot_##half) * scale;      \
+  CAP_GRADIENTS(change, weight##_score, LN_2);                                                 \
   if (masked) {                                                                                \
     const int16 seen = (first_##half <= key + (n)) & (lane + (t0 + side) >= key + (n));        \
     weight = seen ? weight : (float16)(0.0f);                                                  \

@@ -18,8 +18,10 @@
 // Tiles   8 x 32 sums in micro-tiles, see attention_tile_cpu.clh; all five products read k, v, q and
 //         dy in place, and only the panels of q and dy are transposed copies
 // Cost    10 E flops a (query, key) pair and head
-// Numerics p from the forward's log_sum_exp, at most 1 up to rounding; every sum in one fixed order
+// Numerics p from the forward's log_sum_exp, at most 1 up to rounding; every sum in one fixed order.
+//         -D SOFT_CAP: scores are capped (soft_cap.clh)
 //! clc: build on cpu: KEYS=64
+//! clc: build on cpu: KEYS=64 SOFT_CAP=50.0f
 //! clc: build on cpu: KEYS=64 VECTOR_FLOATS={8,4} VECTOR_REGISTERS={16,32}
 #include "attention/attention_tile_cpu.clh"
 #include "attention/attention_backward_parts_cpu.clh"
@@ -41,8 +43,11 @@ __attribute__((noinline)) void weights_of_scores(
     for (int n = 0; n < keys; ++n) {
       __local float* p_at = p + n * QUERIES + side;
       __local float* ds_at = ds + n * QUERIES + side;
-      float16 weight = exp2_16_f32(vload16(0, p_at) - log_sum);
+      float16 score = vload16(0, p_at);
+      CAP_SCORES(score, LN_2);
+      float16 weight = exp2_16_f32(score - log_sum);
       float16 gradient = weight * (vload16(0, ds_at) - dot) * scale;
+      CAP_GRADIENTS(gradient, score, LN_2);
       if (masked) {
         const int16 seen = (first <= key + n) & (last >= key + n);
         weight = seen ? weight : (float16)(0.0f);

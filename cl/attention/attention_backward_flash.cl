@@ -14,24 +14,31 @@
 //         query head and loops over blocks of BLOCK queries.
 // Local   the stages of attention_tile.clh; weights [BLOCK, TILE_ROWS], p or ds
 // Cost    14 E flops a (query, key) pair and head: scores and dy . v are computed twice
-// Numerics p from the forward's log_sum_exp; every sum in one fixed order
+// Numerics p from the forward's log_sum_exp; every sum in one fixed order. -D SOFT_CAP: scores are
+//         capped (soft_cap.clh)
 //! clc: build TILE_ROWS=64 BLOCK=64 STEPS=16 ITEM_ROWS=4 ITEMS_ACROSS=8 HEAD_DIM={64,128}
 //!     X_TYPE=f32 RESULT_TYPE=f32
 //! clc: build TILE_ROWS=64 BLOCK=64 STEPS=16 ITEM_ROWS=4 ITEMS_ACROSS=8 HEAD_DIM=64
 //!     X_TYPE={bf16,f16} RESULT_TYPE={bf16,f16}
 //! clc: build TILE_ROWS=32 BLOCK=32 STEPS=8 ITEM_ROWS=4 ITEMS_ACROSS=8 HEAD_DIM=20
 //!     X_TYPE={f32,f16} RESULT_TYPE=f32
+//! clc: build TILE_ROWS=64 BLOCK=64 STEPS=16 ITEM_ROWS=4 ITEMS_ACROSS=8 HEAD_DIM=64
+//!     X_TYPE=f32 RESULT_TYPE=f32 SOFT_CAP=50.0f
 //! clc: budget on gfx90a registers<=400 spills=0
 #include "attention/attention_tile.clh"
+#include "soft_cap.clh"
 
 #define LOG2_E 1.44269504f
 
 // Replaces scores and dots (dy . v) of pairs by p and ds. lse2 is log_sum_exp in units of log 2.
 INLINE void weigh(float4* score, float4* dot_v, float4 lse2, float4 dot, int4 is_attended,
                   float scale) {
+  CAP_SCORES(*score, scale);
   const float4 p = select((float4)(0.0f), exp2(*score * (scale * LOG2_E) - lse2), is_attended);
+  float4 ds = p * (*dot_v - dot) * scale;
+  CAP_GRADIENTS(ds, *score, scale);
   *score = p;
-  *dot_v = select((float4)(0.0f), p * (*dot_v - dot) * scale, is_attended);
+  *dot_v = select((float4)(0.0f), ds, is_attended);
 }
 
 __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void attention_backward_flash_queries(

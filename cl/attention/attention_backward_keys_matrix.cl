@@ -15,7 +15,8 @@
 // Tiles              COLUMNS queries      E / PARTS
 //        ROWS     |  p, dy . v, ds |  *  | dy, q |  added to dv, dk [ROWS, E / PARTS] in registers
 // Cost    8 E flops a (query, key) pair and head, if PARTS is 1
-// Numerics p and ds are rounded to bf16; sums f32, in a fixed order
+// Numerics p and ds are rounded to bf16; sums f32, in a fixed order. -D SOFT_CAP: scores are capped
+//         (soft_cap.clh)
 //! clc: build on mma: MMA_SYNC HEAD_DIM=64 SUBGROUPS=4 SUBGROUP_ROWS=32 COLUMNS=32 PARTS=1
 //!     RESULT_TYPE=f32
 //! clc: build on mma: MMA_SYNC HEAD_DIM=128 SUBGROUPS=4 SUBGROUP_ROWS=16 COLUMNS={32,64} PARTS=1
@@ -132,6 +133,8 @@ attention_backward_keys_matrix(
     barrier(CLK_LOCAL_MEM_FENCE);  // the block has arrived; the stage before is free
     stage_block(stages, stats_at, queries, gradients, head_stats, P, range, block + 1, item);
     multiply_widths(unit, p, k_tile, row, stages + at);
+    cap_scores(p, scale);
+    KEEP_SCORES(scores, p);
     weigh(unit, p, ring_stats[parity], scale * LOG2_E);
     multiply_widths(unit, ds, v_tile, row, stages + at + OPERAND_BYTES);
     if (masked) {
@@ -139,6 +142,7 @@ attention_backward_keys_matrix(
       mask(unit, p, ranges + row, block, 0.0f);
     }
     score_gradients(unit, ds, p, ring_stats[parity] + COLUMNS);
+    MULTIPLY_BY_SLOPES(ds, scores, scale);
     if (masked) mask(unit, ds, ranges + row, block, 0.0f);
     add_weighted(unit, dv_sums, (const Sums(*)[COLUMN_BLOCKS])p, stages + at + OPERAND_BYTES, from);
     add_weighted(unit, dk_sums, (const Sums(*)[COLUMN_BLOCKS])ds, stages + at, from);

@@ -13,7 +13,8 @@
 // Tiles              COLUMNS keys        E
 //        ROWS     |  p, dy . v, ds |  *  | keys |  added to dq [ROWS, E] in registers
 // Cost    6 E flops a (query, key) pair and head
-// Numerics ds is rounded to bf16; sums f32, in a fixed order
+// Numerics ds is rounded to bf16; sums f32, in a fixed order. -D SOFT_CAP: scores are capped
+//         (soft_cap.clh)
 //! clc: build on mma: MMA_SYNC HEAD_DIM=64 SUBGROUPS=4 SUBGROUP_ROWS=32 COLUMNS=32 RESULT_TYPE=f32
 //! clc: build on mma: MMA_SYNC HEAD_DIM=128 SUBGROUPS=4 SUBGROUP_ROWS={16,32} COLUMNS=32
 //!     RESULT_TYPE=f32
@@ -99,9 +100,12 @@ attention_backward_queries_matrix(
     barrier(CLK_LOCAL_MEM_FENCE);  // the block has arrived; the stage before is free
     stage_block(stages, keys, values, range, block + 1, item);
     multiply_widths(unit, p, q_tile, row, stages + at);
+    cap_scores(p, scale);
+    KEEP_SCORES(scores, p);
     weigh(unit, p, log_sums, scale * LOG2_E);
     multiply_widths(unit, ds, dy_tile, row, stages + at + OPERAND_BYTES);
     score_gradients(unit, ds, p, dots);
+    MULTIPLY_BY_SLOPES(ds, scores, scale);
     if (masked) mask(unit, ds, ranges + row, block, 0.0f);
     add_weighted(unit, sums, (const Sums(*)[COLUMN_BLOCKS])ds, stages + at, 0);
   }

@@ -17,8 +17,10 @@
 //         group
 // Numerics sums, maxima and totals in f32; a total sums p before rounding. A lane takes no value
 //         from a row outside its range, so a NaN there is harmless: p is 0 there, and if values are
-//         not finite each row gets its own copy of v.
+//         not finite each row gets its own copy of v. -D SOFT_CAP: scores are capped
+//         (soft_cap.clh)
 //! clc: build on avx512_bf16: KEYS=64 STAGED=256 MAX_BLOCKS=2
+//! clc: build on avx512_bf16: KEYS=64 STAGED=256 MAX_BLOCKS=2 SOFT_CAP=50.0f
 #include "attention/attention_bf16_tile_cpu.clh"
 #include "attention/attention_problem.clh"
 
@@ -216,6 +218,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_b
       const int key = key0 + from;
       if (count <= 0) continue;
       rows_times_panel(scores, keys_staged + from * E / 2, count, panels + i * panel_size, E);
+      cap_scores(scores, count);
       bool masked = false;
       for (int n = 0; n < count; n += ROWS) {
         if (key + n >= range.all_begin && key + n + ROWS <= range.all_end) continue;

@@ -13,8 +13,9 @@
 // Cost    4 E flops a (query, key) pair and head; k and v come from the cache for all blocks of
 //         rows except one
 // Numerics online softmax (Milakov and Gimelshein, 2018); a lane takes no value from a row outside
-//         its range, so a NaN there is harmless
+//         its range, so a NaN there is harmless. -D SOFT_CAP: scores are capped (soft_cap.clh)
 //! clc: build on cpu: KEYS=64
+//! clc: build on cpu: KEYS=64 SOFT_CAP=50.0f
 //! clc: build on cpu: KEYS=64 VECTOR_FLOATS={8,4} VECTOR_REGISTERS={16,32}
 #include "attention/attention_problem.clh"
 #include "attention/attention_tile_cpu.clh"
@@ -58,6 +59,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_c
     __global const float* k_rows = k + key * k_step + (long)g * E;
     __global const float* v_rows = v + key * k_step + (long)g * E;
     rows_times_panel(scores, k_rows, k_step, keys, problem.Tk - key, panel, E);
+    cap_scores(scores, keys);
 
     if (masked) {
       const int16 first0 = vload16(0, lane_first), first1 = vload16(1, lane_first);

@@ -14,13 +14,15 @@
 // Cost    4 E flops a (query, key) pair and head. The query heads of a key head read its keys and
 //         values again, from a cache.
 // Numerics  online softmax over blocks, then over splits; the order is fixed. Only keys of the
-//         range are read
+//         range are read. -D SOFT_CAP: scores are capped (soft_cap.clh)
+//! clc: build GROUP=64 HEAD_DIM=64 VEC_SIZE=4 SPLITS=16 X_TYPE=f32 RESULT_TYPE=f32 SOFT_CAP=50.0f
 //! clc: build GROUP=64 HEAD_DIM={64,256} VEC_SIZE=4 SPLITS=16 X_TYPE={f32,f16}
 //!     RESULT_TYPE={f32,f16}
 //! clc: build GROUP=64 HEAD_DIM={5,256} VEC_SIZE=1 SPLITS=2 X_TYPE={f32,bf16} RESULT_TYPE=f32
 //! clc: budget on gfx90a registers<=128 spills=0
 #include "activations.clh"
 #include "attention/attention_problem.clh"
+#include "soft_cap.clh"
 
 #if !defined(GROUP) || !defined(HEAD_DIM) || !defined(SPLITS)
 #error "GROUP, items of a group, HEAD_DIM, and SPLITS, of a row's keys, are required"
@@ -100,7 +102,10 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_decod
     vec values[AHEAD * ITEM_COLUMNS];
     load_values(values, v_rows, k_step, slice, keys, column);  // the scores take as long
     float score = FINITE_LOW;
-    if (key < end) score = score_of(query, k + key * k_step + head);
+    if (key < end) {
+      score = score_of(query, k + key * k_step + head);
+      CAP_SCORES(score, 1.0f);
+    }
     scores[item] = score;
     barrier(CLK_LOCAL_MEM_FENCE);  // all scores are written, and the last weights have been read
     const float new_max = fmax(running_max, largest_of(scores));

@@ -13,6 +13,7 @@
 // Cost    4 E flops a (query, key) pair and head; bound by reading k and v once
 // Numerics online softmax; only rows of the range are read, so a NaN beyond it is harmless
 //! clc: build on cpu: KEYS=64
+//! clc: build on cpu: KEYS=64 SOFT_CAP=50.0f
 #include "attention/attention_decode_cpu.clh"
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_decode_cpu(

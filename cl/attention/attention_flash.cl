@@ -12,15 +12,19 @@
 //        TILE_ROWS |  scores p  |  *  |  values  |  added to y [TILE_ROWS, E] in registers
 // Cost    4 E flops a (query, key) pair and head, for all pairs of the blocks that a tile reads
 // Numerics flash attention (Dao et al., 2022) with an online softmax; scores in units of log 2;
-//         only keys in the range of a tile's rows are read
+//         only keys in the range of a tile's rows are read. -D SOFT_CAP: scores are capped
+//         (soft_cap.clh)
 //! clc: build TILE_ROWS=64 BLOCK=64 STEPS=16 ITEM_ROWS=4 ITEMS_ACROSS=8 HEAD_DIM={64,128}
 //!     X_TYPE=f32 RESULT_TYPE=f32
 //! clc: build TILE_ROWS=64 BLOCK=64 STEPS=16 ITEM_ROWS=4 ITEMS_ACROSS=8 HEAD_DIM=64
 //!     X_TYPE={bf16,f16} RESULT_TYPE={bf16,f16}
 //! clc: build TILE_ROWS=32 BLOCK=32 STEPS=8 ITEM_ROWS=4 ITEMS_ACROSS=8 HEAD_DIM=20
 //!     X_TYPE={f32,f16} RESULT_TYPE=f32
+//! clc: build TILE_ROWS=64 BLOCK=64 STEPS=16 ITEM_ROWS=4 ITEMS_ACROSS=8 HEAD_DIM=64
+//!     X_TYPE=f32 RESULT_TYPE=f32 SOFT_CAP=50.0f
 //! clc: budget on gfx90a registers<=350 spills=0
 #include "attention/attention_tile.clh"
+#include "soft_cap.clh"
 
 #define LOG2_E 1.44269504f
 #define LN_2 0.693147181f
@@ -35,6 +39,7 @@ INLINE void mask_scores(float4 scores[ITEM_ROWS * BLOCK_FOURS], const int2 range
       const int4 key = block + (int)tile_column(item, j) + (int4)(0, 1, 2, 3);
       const int4 is_attended = key >= ranges[i].x && key <= ranges[i].y;
       float4* score = scores + i * BLOCK_FOURS + j;
+      CAP_SCORES(*score, scale * LN_2);
       *score = select((float4)(-INFINITY), *score * scale, is_attended);
     }
   }

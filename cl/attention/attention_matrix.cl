@@ -14,7 +14,7 @@
 //        ROWS     |  scores, p    |  *  | values |  added to y [ROWS, E] in registers
 // Cost    4 E flops a (query, key) pair and head
 // Numerics online softmax (Milakov and Gimelshein, 2018) in f32; p is rounded to bf16 for its
-//         product with v
+//         product with v. -D SOFT_CAP: scores are capped (soft_cap.clh)
 //! clc: build on mma: MMA_SYNC HEAD_DIM=64 SUBGROUPS=4 SUBGROUP_ROWS={16,32} COLUMNS=64 SLOTS=2
 //!     RESULT_TYPE=f32
 //! clc: build on mma: MMA_SYNC HEAD_DIM=128 SUBGROUPS=4 SUBGROUP_ROWS=32 COLUMNS=64 SLOTS=2
@@ -32,6 +32,8 @@
 //! clc: budget of attention_matrix on pvc spills=0
 //! clc: build MMA_SYNC EMULATED HEAD_DIM=32 SUBGROUPS=2 SUBGROUP_ROWS=16 COLUMNS=32 SLOTS=2
 //!     RESULT_TYPE={f32,f16}
+//! clc: build on mma: MMA_SYNC HEAD_DIM=256 SUBGROUPS=4 SUBGROUP_ROWS=16 COLUMNS=32 SLOTS=2
+//!     RESULT_TYPE=f32 SOFT_CAP=50.0f
 #include "attention/attention_matrix.clh"
 
 #if SLOTS == 2
@@ -156,6 +158,7 @@ attention_matrix(
     barrier(CLK_LOCAL_MEM_FENCE);  // the keys have arrived; the slot before is free
     stage_nth(ring, keys, values, range, at + SLOTS - 1, item);
     multiply_widths(unit, scores, q_tile, row, ring + at % SLOTS * SLOT_BYTES);
+    cap_scores(scores, scale);
     if (masked) mask(unit, scores, ranges + row, block, -INFINITY);
     weigh(unit, scores, out, maxima, totals, scale_2);
     WAIT_FOR_SLOT;

@@ -4,6 +4,7 @@
 //   loss[t] = log(sum_v exp(logits[t, v] - max)) + (max - logits[t, targets[t]])
 //   dlogits[t, v] = (exp(logits[t, v] - max) / sum - (v == targets[t])) * weight
 //   both 0 if targets[t] < 0; loss NaN and dlogits 0 if targets[t] >= V
+//   -D SOFT_CAP: of capped logits; dlogits are those of the logits before it (soft_cap.clh)
 //   sum_in_order: sum = sum_i x[i] (+ sum)
 //
 // Shapes  logits, dlogits [T, V] (dlogits may be logits), loss, targets [T], weight, sum [1]
@@ -15,6 +16,7 @@
 // Numerics  exponentials are relative to the largest logit so far (row_sum_exp.clh); an item adds
 //         its V / GROUP terms in order, then a tree follows. sum_in_order is compensated.
 //! clc: build GROUP={256,1024} X_TYPE={f32,bf16,f16}
+//! clc: build GROUP=256 X_TYPE=f32 SOFT_CAP=30.0f
 //! clc: budget on gfx90a registers<=48 spills=0
 #ifndef GROUP
 #error "GROUP: work-items of a group, a power of two"
@@ -27,13 +29,16 @@
 float row_loss(__global const STORED(X_TYPE)* row, int vocabulary, int target, float max_logit, float sum) {
   if (target < 0) return 0.0f;
   if (target >= vocabulary) return NAN;
-  return log(sum) + (max_logit - LOAD_ONE(X_TYPE, row, target));
+  return log(sum) + (max_logit - element_at(row, target));
 }
 
 // The gradient of a logit; 0 in an unlabelled row, whatever the logit.
-float dlogit(float shifted, float inverse_sum, bool is_target, bool labelled, float weight) {
-  const float p = exp(shifted) * inverse_sum;
-  return labelled ? (is_target ? p - 1.0f : p) * weight : 0.0f;
+float dlogit(float logit, float max_logit, float inverse_sum, bool is_target, bool labelled,
+             float weight) {
+  const float p = exp(logit - max_logit) * inverse_sum;
+  float d = (is_target ? p - 1.0f : p) * weight;
+  CAP_GRADIENTS(d, logit, 1.0f);
+  return labelled ? d : 0.0f;
 }
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1)))
@@ -67,16 +72,17 @@ __kernel void cross_entropy_gradient(__global float* loss, __global STORED(X_TYP
   // A round's loads precede its stores: the compiler must assume that logits and dlogits alias.
   for (; v + (AT_ONCE - 1) * GROUP < vocabulary; v += AT_ONCE * GROUP) {
     float x[AT_ONCE];
-    for (int i = 0; i < AT_ONCE; ++i) x[i] = LOAD_ONE(X_TYPE, row, v + i * GROUP);
+    for (int i = 0; i < AT_ONCE; ++i) x[i] = element_at(row, v + i * GROUP);
     for (int i = 0; i < AT_ONCE; ++i) {
       const int at = v + i * GROUP;
       STORE_ONE(X_TYPE, drow, at,
-                dlogit(x[i] - max_logit, inverse, at == target, labelled, weight[0]));
+                dlogit(x[i], max_logit, inverse, at == target, labelled, weight[0]));
     }
   }
   for (; v < vocabulary; v += GROUP) {
-    const float shifted = LOAD_ONE(X_TYPE, row, v) - max_logit;
-    STORE_ONE(X_TYPE, drow, v, dlogit(shifted, inverse, v == target, labelled, weight[0]));
+    const float logit = element_at(row, v);
+    STORE_ONE(X_TYPE, drow, v,
+              dlogit(logit, max_logit, inverse, v == target, labelled, weight[0]));
   }
 }
 

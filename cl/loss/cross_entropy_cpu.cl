@@ -3,6 +3,7 @@
 //   loss[t] = log(sum_v exp(logits[t, v] - max)) + (max - logits[t, targets[t]]), max the row's
 //   dlogits[t, v] = (exp(logits[t, v] - max) / sum - (v == targets[t])) * weight
 //   both 0 if targets[t] < 0; loss NaN and dlogits 0 if targets[t] >= V
+//   -D SOFT_CAP: of capped logits; dlogits are those of the logits before it (soft_cap.clh)
 //
 // Shapes  logits, dlogits [T, V] (dlogits may be logits), loss, targets [T], weight, sum [1]
 // Types   f32; targets i32
@@ -10,12 +11,12 @@
 // Local   none
 // Cost    a row is read for the maximum, read and written with its exponentials, and read and
 //         written with the gradient; memory is read once if a row fits in the L2 cache; 1 exp
-//         per element
+//         per element. With SOFT_CAP exponentials are not written but computed twice.
 // Numerics  the maximum is computed first; 64 partial sums of V / 64 terms each, added as a tree.
 //         sum_in_order is compensated.
 //! clc: build on cpu:
+//! clc: build on cpu: SOFT_CAP=30.0f
 #include "compensated_sum.clh"
-#include "float16_math.clh"
 #include "rowwise/row_sum_exp_cpu.clh"
 
 #define CPU_KERNEL __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
@@ -45,6 +46,31 @@ float row_sum_exp_keep(__global float* out, __global const float* row,
   return sum16((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
+// The capped logit, if there is a cap.
+float capped(float logit) {
+  float16 x = logit;
+  CAP_SCORES(x, 1.0f);
+  return x.s0;
+}
+
+#ifdef SOFT_CAP
+// drow = exp(capped - max_logit) * factor, times the slope of the cap; drow may alias row.
+void write_gradients(__global float* drow, __global const float* row, int vocabulary,
+                     float max_logit, float factor) {
+  for (int v = 0; v < vocabulary; v += 16) {
+    const int count = min(16, vocabulary - v);
+    const float16 x = count == 16 ? elements16(row + v) : elements16_tail(row + v, count);
+    float16 d = exp16(x - max_logit) * factor;
+    CAP_GRADIENTS(d, x, 1.0f);
+    if (count == 16) {
+      vstore16(d, 0, drow + v);
+    } else {
+      store16_tail(d, drow + v, count);
+    }
+  }
+}
+#endif
+
 void scale_row(__global float* row, int vocabulary, float factor) {
   int v = 0;
   for (; v + 16 <= vocabulary; v += 16) vstore16(vload16(0, row + v) * factor, 0, row + v);
@@ -68,8 +94,8 @@ CPU_KERNEL cross_entropy_loss(__global float* loss, __global const float* logits
       loss[t] = target < 0 ? 0.0f : NAN;
       continue;
     }
-    const float max_logit = row_max(row, vocabulary);
-    loss[t] = log(row_sum_exp(row, vocabulary, max_logit)) + (max_logit - row[target]);
+    const float max_logit = capped(row_max(row, vocabulary));
+    loss[t] = log(row_sum_exp(row, vocabulary, max_logit)) + (max_logit - capped(row[target]));
   }
 }
 
@@ -87,14 +113,24 @@ CPU_KERNEL cross_entropy_gradient(__global float* loss, __global float* dlogits,
       zero_row(drow, vocabulary);
       continue;
     }
-    const float max_logit = row_max(row, vocabulary);
-    const float below = max_logit - row[target];
+    const float max_logit = capped(row_max(row, vocabulary));
+    const float of_target = capped(row[target]);
+    const float below = max_logit - of_target;
+#ifdef SOFT_CAP
+    const float sum = row_sum_exp(row, vocabulary, max_logit);
+    loss[t] = log(sum) + below;
+    write_gradients(drow, row, vocabulary, max_logit, weight[0] / sum);
+    float of_one = weight[0];
+    CAP_GRADIENTS(of_one, of_target, 1.0f);
+    drow[target] -= of_one;
+#else
     const float sum = row_sum_exp_keep(drow, row, vocabulary, max_logit);
     loss[t] = log(sum) + below;
     const float inverse = 1.0f / sum;
     const float p = drow[target] * inverse;
     scale_row(drow, vocabulary, inverse * weight[0]);
     drow[target] = (p - 1.0f) * weight[0];
+#endif
   }
 }
 

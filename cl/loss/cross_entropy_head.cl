@@ -8,6 +8,8 @@
 //                    R is the largest reference of the row's parts; only the loss without
 //                    -D GRADIENT
 //                    both 0 if targets[t] < 0; loss NaN and dx 0 if targets[t] >= V
+//   -D SOFT_CAP: z are capped, and products those of 2^z times the slopes of the cap (soft_cap.clh);
+//                    w[targets[t]] is multiplied by the slope of its logit
 // Shapes  x [T, stride], w [V, D], targets, loss [T], weight [1], parts [P, T], dx [T, D], products
 //         [splits, split_rows, D], or dx itself
 // Types   x bf16; w in any storage type (quant.clh), rounded to bf16 as in the products; targets
@@ -20,11 +22,13 @@
 // Numerics  sums in a fixed order
 //! clc: build GROUP=256 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16}
 //! clc: build GROUP=256 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16} GRADIENT
+//! clc: build GROUP=256 WEIGHT_TYPE=WEIGHT_BF16 GRADIENT SOFT_CAP=30.0f
 //! clc: budget on gfx90a registers<=112 spills=0
 #include "bf16_values.clh"
 #include "group_reduce.clh"
 #include "loss/cross_entropy_head_sums.clh"
 #include "quant/quant.clh"
+#include "soft_cap.clh"
 
 #define LOG2E 1.44269504f
 #define LN2 0.693147181f
@@ -33,6 +37,17 @@
 #define SHARES (GROUP / ROWS)
 #if SHARES < 1
 #error "GROUP: at least ROWS work-items"
+#endif
+
+#ifdef SOFT_CAP
+float slope_of(float capped) {
+  float slope = 1.0f;
+  CAP_GRADIENTS(slope, capped, LN2);
+  return slope;
+}
+#define OF_SLOPE(w) (slope_of(target_logits[first + r]) * (w))
+#else
+#define OF_SLOPE(w) (w)
 #endif
 
 float bf16_weight(__global const uchar* row, uint d) {
@@ -61,7 +76,8 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void head_references
   for (uint d = get_local_id(0); d < D; d += GROUP) {
     part += float_of_bf16(x[t * stride + d]) * bf16_weight(row, d);
   }
-  const float logit = group_sum(part, scratch) * LOG2E;
+  float logit = group_sum(part, scratch) * LOG2E;
+  CAP_SCORES(logit, LN2);
   if (get_local_id(0) != 0) return;
   target_logits[t] = labelled ? logit : 0;
   references[t] = labelled ? logit : NO_ROW;
@@ -101,12 +117,12 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void head_loss(
     if (step == 1) {
       float sum = products[at];
       for (uint k = 1; k < splits; ++k) sum += products[at + k * split];
-      const float gradient = (sum * inverse[r] - bf16_weight(w_row, d)) * weight[0];
+      const float gradient = (sum * inverse[r] - OF_SLOPE(bf16_weight(w_row, d))) * weight[0];
       dx[at] = target < V ? gradient : 0.0f;
     } else {
       float4 sum = *(__global const float4*)(products + at);
       for (uint k = 1; k < splits; ++k) sum += *(__global const float4*)(products + at + k * split);
-      const float4 gradients = (sum * inverse[r] - bf16_weights(w_row, d)) * weight[0];
+      const float4 gradients = (sum * inverse[r] - OF_SLOPE(bf16_weights(w_row, d))) * weight[0];
       *(__global float4*)(dx + at) = target < V ? gradients : (float4)(0.0f);
     }
   }

@@ -5,6 +5,8 @@
 //   e [T, V] = 2^(z - reference[t])
 //   parts[n, t] = (sum of e[t, v] over the v of tile n, the reference it is relative to)
 //   -D LOSS_ALONE: parts only, each relative to the largest logit of its tile
+//   -D SOFT_CAP: z are capped, and e is multiplied by the slope of the cap, but not in the sums
+//   (soft_cap.clh)
 // Shapes  sizes and strides of rows in HeadProblem, where V is the size of this chunk; parts [tiles of
 //         the full vocabulary, T], references [T], raised [1 + tiles of rows + T], zeros before the
 //         first launch of a chunk, dx [T, D]. Columns of e from V on are zero. LOSS_ALONE has no e,
@@ -43,11 +45,14 @@
 //! clc: budget of head_exponentials_matrix on pvc spills<=25
 //! clc: build MMA_SYNC EMULATED TILE_ROWS=32 TILE_COLUMNS=64 SUB_ROWS=16 SUB_COLUMNS=32 STEPS=32
 //!     STAGES=3
+//! clc: build on mma: MMA_SYNC TILE_ROWS=128 TILE_COLUMNS=128 SUB_ROWS=64 SUB_COLUMNS=64 STEPS=32
+//!     STAGES=3 SOFT_CAP=30.0f
 //! clc: allow index-overflow tiles and their parts are numbered well below 2^31
 #include "gemm/gemm_matrix_tile.clh"
 #include "loss/cross_entropy_head_sums.clh"
 #include "loss/cross_entropy_head_problem.clh"
 #include "raster_groups.clh"
+#include "soft_cap.clh"
 
 #define LOG2E 1.44269504f
 #define LIMIT 0x1p90f
@@ -86,12 +91,26 @@ INLINED float exponentials(MatrixUnit unit, __global ushort* e, const AllSums* s
       const float one = exp2_of(fma(sums->y[i][j].v[row][n], LOG2E, -reference));
       of[n] = v + sum_column(unit, n) < p.V ? one : 0.0f;
       total += of[n];
+      CAP_GRADIENTS(of[n], sums->y[i][j].v[row][n], 1.0f);
     }
 #ifndef LOSS_ALONE
     store_row_bf16(unit, e + v, of, in_e && v < p.e_stride ? p.e_stride - v : 0);
 #endif
   }
   return total;
+}
+
+// With SOFT_CAP, caps all logits of a lane.
+INLINED void cap_logits(AllSums* sums) {
+#ifdef SOFT_CAP
+  UNROLL for (uint i = 0; i < LEFTS; ++i) {
+    UNROLL for (uint row = 0; row < SUM_ROWS; ++row) {
+      UNROLL for (uint j = 0; j < RIGHTS; ++j) {
+        UNROLL for (uint n = 0; n < SUM_COLUMNS; ++n) CAP_SCORES(sums->y[i][j].v[row][n], 1.0f);
+      }
+    }
+  }
+#endif
 }
 
 // What the tiles read and write.
@@ -191,6 +210,7 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void head_exponentia
     const Tile tile = {at.row * TILE_ROWS, at.column * TILE_COLUMNS, p.T, p.V, 0, 0};
     AllSums sums;
     multiply_tile(unit, &sums, problem, tile, local_at(ring), part_of(item / LANES), item);
+    cap_logits(&sums);
     // Registers are scarce while the tile is multiplied: this is computed afterwards.
     const RasterTile same = raster_tile(grid, fresh(number));
     __local float2* shares = (__local float2*)ring;

@@ -6,7 +6,8 @@
 //                   of key_parts, and a head of values is the sum of those of value_parts
 // Shapes: x, y, queries, key_parts, value_parts [T, H, E]; more_x, more_y, keys, values [T, G, E];
 //   positions [T]; table [P, E/2, 2] (cosine, sine). In rope, only the first 2 half_dim elements of
-//   a head of head_dim = E are rotated, with a table [P, half_dim, 2]; the others keep their values
+//   a head of head_dim = E are rotated, with a table [P, half_dim, 2]; the others keep their values.
+//   more_table and key_table are the tables of more_x and of keys, which may be `table`
 // Types: f32, bf16 or f16 (-D X_TYPE), except table f32 and positions i32
 // Work: one work-item per VEC_SIZE consecutive pairs of a head; VEC_SIZE divides E/2. The order is
 //   [T, H + G, E/2], or in rope_of_parts keys and values, [2, T, G, E/2], before queries,
@@ -72,14 +73,16 @@ two_vecs rotated(two_vecs pairs, __global const int* positions, __global const f
 #endif
 #ifdef OF_TWO
 #define MORE(y, x) __global STORED(X_TYPE)* y, INPUT(x)
+#define MORE_TABLE(table) __global const float* table,
 #else
 #define MORE(y, x)
+#define MORE_TABLE(table)
 #endif
 
 __kernel void rope(__global STORED(X_TYPE)* y, INPUT(x) MORE(more_y, more_x)
-                   __global const int* positions, __global const float* table, uint pairs,
-                   uint heads, uint more_heads, uint head_dim, uint half_dim, int stride,
-                   uint partner, float sign) {
+                   __global const int* positions, __global const float* table,
+                   MORE_TABLE(more_table) uint pairs, uint heads, uint more_heads, uint head_dim,
+                   uint half_dim, int stride, uint partner, float sign) {
   const uint item = (uint)get_global_id(0);
   if (item >= pairs / VEC_SIZE) return;
   const uint vecs = half_dim / VEC_SIZE;
@@ -94,6 +97,7 @@ __kernel void rope(__global STORED(X_TYPE)* y, INPUT(x) MORE(more_y, more_x)
     heads = more_heads;
     from = INPUT_OF(more_x, more_y);
     y = more_y;
+    table = more_table;
   }
 #endif
   const int apart = stride == 1;
@@ -109,9 +113,9 @@ __kernel void rope_of_parts(__global STORED(X_TYPE)* queries, __global STORED(X_
                             __global STORED(X_TYPE)* values,
                             __global const STORED(X_TYPE)* key_parts,
                             __global const STORED(X_TYPE)* value_parts,
-                            __global const int* positions, __global const float* table, uint pairs,
-                            uint tokens, uint heads, uint key_heads, uint half_dim, int stride,
-                            uint partner, float sign) {
+                            __global const int* positions, __global const float* table,
+                            __global const float* key_table, uint pairs, uint tokens, uint heads,
+                            uint key_heads, uint half_dim, int stride, uint partner, float sign) {
   const uint item = (uint)get_global_id(0);
   if (item >= pairs / VEC_SIZE) return;
   const uint vecs = half_dim / VEC_SIZE;
@@ -141,7 +145,7 @@ __kernel void rope_of_parts(__global STORED(X_TYPE)* queries, __global STORED(X_
     sum += pairs_at(from, first_part + further, second_part + further);
   }
   if (!of_values) {
-    sum = rotated(sum, positions, table, row / key_heads, own, vecs, sign, apart);
+    sum = rotated(sum, positions, key_table, row / key_heads, own, vecs, sign, apart);
   }
   const long first = first_of(2 * (long)row * vecs, own, apart);
   store_pairs(of_values ? values : keys, first, second_of(first, partner, apart), sum);

@@ -145,8 +145,6 @@ void read_special_ids(const GgufFile& file, ModelConfig& config) {
 void read_gguf_decoder(const GgufKeys& keys, ModelConfig& config, bool may_rotate_partly) {
   const GgufFile& file = keys.file();
   const std::string path = keys.path();
-  if (keys.find_integer("expert_count").value_or(0) > 0)
-    fail(ErrorCode::unsupported, "{}: mixtures of experts are not supported", path);
   config.layers = keys.integer("block_count");
   config.hidden_size = keys.integer("embedding_length");
   config.intermediate_size = keys.integer("feed_forward_length");
@@ -178,7 +176,7 @@ ModelConfig from_gguf(const GgufFile& file) {
   if (!architecture)
     fail(ErrorCode::invalid_file, "{}: the key general.architecture is missing", path);
   const GgufKeys keys(file, *architecture);
-  const Family& family = family_of_gguf(*architecture, path);
+  const Family& family = family_of_gguf(*architecture, keys);
   ModelConfig config;
   config.family = family.name;
   config.name = file.text("general.name").value_or("");

@@ -38,6 +38,16 @@ void check_quantisation(const HuggingFaceKeys& keys) {
        keys.source(), scheme->find_text("quant_method").value_or("unknown"));
 }
 
+// The files of multimodal models hold their text model's configuration as one of several.
+void check_text_only(const HuggingFaceKeys& keys) {
+  const auto text = keys.find_object("text_config");
+  if (!text) return;
+  fail(ErrorCode::unsupported,
+       "{}: '{}' is a multimodal model, and only text models are supported; store its text model "
+       "('{}') on its own, or use a GGUF file, which holds only that",
+       keys.source(), keys.text("model_type"), text->find_text("model_type").value_or("unknown"));
+}
+
 void check_switches(const HuggingFaceKeys& keys) {
   keys.refuse_if(!keys.find_flag("is_causal").value_or(true), "is_causal");
 }
@@ -87,6 +97,7 @@ void read_decoder(const HuggingFaceKeys& keys, const HuggingFaceDefaults& defaul
 
 ModelConfig from_hugging_face(const json& object, std::string_view file) {
   const HuggingFaceKeys keys(object, file);
+  check_text_only(keys);
   const Family& family = family_of(keys.text("model_type"), file);
   check_quantisation(keys);
   ModelConfig config;

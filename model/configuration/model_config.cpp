@@ -75,11 +75,24 @@ double scaled_frequency(const RopeSpec& rope, std::int64_t i, double frequency) 
   return frequency;
 }
 
+void check_soft_cap(double cap, std::string_view what, std::string_view file) {
+  if (std::isfinite(cap) && cap >= 0) return;
+  fail(ErrorCode::invalid_file, "{}: the soft cap of {} must be 0 (none) or more, got {}", file,
+       what, cap);
+}
+
 void check_rope(const RopeSpec& rope, std::string_view file) {
   const bool has_base = std::isfinite(rope.base) && rope.base > 0;
   if (!has_base || !(rope.scaling.factor > 0))
     fail(ErrorCode::invalid_file, "{}: the rope base {} and factor {} must be positive", file,
          rope.base, rope.scaling.factor);
+  if (!rope.temperature) return;
+  check_size(file, "the length of the temperature of queries", rope.temperature->length);
+  if (!std::isfinite(rope.temperature->scale) || rope.temperature->scale < 0)
+    fail(ErrorCode::invalid_file,
+         "{}: the scale of the temperature of queries must be 0 or more, "
+         "got {}",
+         file, rope.temperature->scale);
 }
 
 // The widths that ops/recurrent/short_conv.hpp has.
@@ -109,6 +122,7 @@ void check_sizes(const ModelConfig& config, std::string_view file) {
   for (const AttentionLayerSpec* attention : attentions_of(config)) {
     if (attention->window) check_size(file, "the sliding window", *attention->window);
     if (attention->rope) check_rope(*attention->rope, file);
+    check_soft_cap(attention->soft_cap, "scores", file);
   }
   for (const BlockSpec& block : config.blocks) {
     for (const SubLayerSpec& layer : block) check_taps(layer, file);
@@ -119,6 +133,7 @@ void check_sizes(const ModelConfig& config, std::string_view file) {
   if (config.head_dim % 2 != 0)
     fail(ErrorCode::invalid_file, "{}: the head dim must be even, got {}", file, config.head_dim);
   check_rope(config.rope, file);
+  check_soft_cap(config.logit_soft_cap, "logits", file);
   if (!(config.rms_norm_epsilon >= 0 && config.rms_norm_epsilon < 1))
     fail(ErrorCode::invalid_file, "{}: the RMS norm's epsilon must be from 0 to 1, got {}", file,
          config.rms_norm_epsilon);
@@ -150,6 +165,17 @@ std::vector<double> rope_frequencies(const RopeSpec& rope) {
     frequencies.push_back(scaled_frequency(at, i, std::pow(at.base, -exponent)));
   }
   return frequencies;
+}
+
+RopeSpec of_keys(RopeSpec rope) {
+  rope.temperature.reset();
+  return rope;
+}
+
+double query_factor(const RopeSpec& rope, std::int64_t position) {
+  if (!rope.temperature) return 1;
+  const auto whole = static_cast<double>(position / rope.temperature->length);
+  return 1 + rope.temperature->scale * std::log1p(whole);
 }
 
 std::vector<const AttentionLayerSpec*> attentions_of(const ModelConfig& config) {

@@ -54,7 +54,8 @@ Tensor RecordedStep::record_loss(const Tensor& output, const Tensor& loss_sum) {
                    {.x = output,
                     .head = model_->head(),
                     .targets = inputs_.targets(),
-                    .weight = inputs_.weight()});
+                    .weight = inputs_.weight(),
+                    .soft_cap = static_cast<float>(model_->config().logit_soft_cap)});
   record_sum(batch_, loss_sum, loss, true);
   return doutput;
 }

@@ -54,7 +54,8 @@ void AttentionLayer::head_norm_backward(const Tensor& d, const Tensor& x, const 
 // No-op without rope.
 void AttentionLayer::rotate(const Tensor& queries, const Tensor& keys, RopeDirection direction) {
   if (!spec_.rope) return;
-  record_rope_of_two(recording_.batch(), {queries, queries}, {keys, keys},
+  record_rope_of_two(recording_.batch(), {queries, queries},
+                     {keys, keys, recording_.key_rope_table(*spec_.rope)},
                      recording_.row_inputs().positions, recording_.rope_table(*spec_.rope),
                      RopeLayout::half_split, direction);
 }
@@ -74,7 +75,8 @@ void AttentionLayer::attention_backward(const AttentionGradients& d, const Tenso
                             .keys = d.dk,
                             .values = d.dv,
                             .key_parts = computed.dk,
-                            .value_parts = computed.dv};
+                            .value_parts = computed.dv,
+                            .key_table = recording_.key_rope_table(*spec_.rope)};
   record_rope_of_parts(batch, tensors, recording_.row_inputs().positions,
                        recording_.rope_table(*spec_.rope), RopeLayout::half_split,
                        RopeDirection::backward);
@@ -94,7 +96,8 @@ AttentionInputs AttentionLayer::inputs(const Tensor& k, const Tensor& v) {
           .last = ranges.last,
           .scale = scale_of_scores(spec_),
           .order = ranges.order,
-          .keys_per_row = ranges.keys_per_row};
+          .keys_per_row = ranges.keys_per_row,
+          .soft_cap = static_cast<float>(spec_.soft_cap)};
 }
 
 void AttentionLayer::attend() {

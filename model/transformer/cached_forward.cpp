@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "clora/ops/gemm/gemm.hpp"
 #include "model/transformer/fused_decoding.hpp"
 #include "model/transformer/recorded_model.hpp"
 #include "model/transformer/sub_layer.hpp"
@@ -96,8 +95,7 @@ void CachedForward::record(Recorded& f) {
                                         .fused_blocks = [&](const Tensor& x) {
                                           return record_fused_blocks(f, recording, x);
                                         }});
-  record_gemm(f.batch, logits_.reshape({1, model_.config().vocabulary}), model.output(),
-              model_.head());
+  model.record_logits(logits_.reshape({1, model_.config().vocabulary}));
   f.batch.seal();
 }
 

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "clora/model/transformer/recorded_rows.hpp"
-#include "clora/ops/gemm/gemm.hpp"
 #include "clora/runtime/commands/batch.hpp"
 #include "lora/finite_values.hpp"
 #include "model/transformer/finite_check.hpp"
@@ -85,7 +84,7 @@ void ForwardPass::Impl::record(RecordedForward& forward) {
   const bool last = forward.kind == LogitRows::last;
   const RecordedModel recorded(recording,
                                {.ids = rows.ids(), .selected = last ? rows.labelled() : Tensor()});
-  record_gemm(forward.batch, forward.logits, recorded.output(), model.head());
+  recorded.record_logits(forward.logits);
   forward.batch.seal();
 }
 

@@ -39,9 +39,17 @@ const char* refusal_of(Recording& recording, const BlockWeights& block) {
   const bool is_usual = block.size() == 2 && std::holds_alternative<AttentionWeights>(block[0].f) &&
                         std::holds_alternative<FeedForwardWeights>(block[1].f);
   if (!is_usual) return "a block is not attention and a gated feed-forward";
+  for (const SubLayerWeights& layer : block) {
+    if (!layer.sum_norm.empty()) return "sums are normalised";
+    if (layer.norm.empty() || !layer.norm.bias.empty()) return "norms are not those of rms_norm";
+  }
   const auto& attention = std::get<AttentionWeights>(block[0].f);
   const auto& feed_forward = std::get<FeedForwardWeights>(block[1].f);
   if (attention.spec.output_gate) return "attention's output has a gate";
+  if (attention.spec.soft_cap != 0) return "scores are soft-capped";
+  if (attention.spec.rope && attention.spec.rope->temperature) {
+    return "queries are multiplied by their position";
+  }
   if (attention.q_norm.empty() != attention.k_norm.empty()) return "only q or k is normalised";
   if (block[0].post_norm.empty() != block[1].post_norm.empty()) {
     return "only one of two outputs is normalised";
@@ -132,12 +140,12 @@ DecodeLayer decode_layer(Recording& recording, const BlockWeights& block) {
   const Split qkv(recording, attention.qkv, {spec.heads * spec.head_dim, kv_rows, kv_rows});
   const Split gate_up(recording, feed_forward.gate_up, {hidden, hidden});
   const CacheTensors& cache = *recording.cache(attention.cache_index);
-  return {.input_norm = block[0].norm,
+  return {.input_norm = block[0].norm.w,
           .q = qkv.w[0],
           .k = qkv.w[1],
           .v = qkv.w[2],
           .o = attention.o.weights.w.whole(),
-          .output_norm = block[1].norm,
+          .output_norm = block[1].norm.w,
           .gate = gate_up.w[0],
           .up = gate_up.w[1],
           .down = feed_forward.down.weights.w.whole(),
@@ -150,8 +158,8 @@ DecodeLayer decode_layer(Recording& recording, const BlockWeights& block) {
           .v_bias = qkv.bias[2],
           .q_norm = attention.q_norm,
           .k_norm = attention.k_norm,
-          .attention_post_norm = block[0].post_norm,
-          .feed_forward_post_norm = block[1].post_norm,
+          .attention_post_norm = block[0].post_norm.w,
+          .feed_forward_post_norm = block[1].post_norm.w,
           .loras = {qkv.lora[0], qkv.lora[1], qkv.lora[2], recording.adapted(attention.o).lora,
                     gate_up.lora[0], gate_up.lora[1], recording.adapted(feed_forward.down).lora}};
 }

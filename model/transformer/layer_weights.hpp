@@ -48,11 +48,35 @@ struct DeltaNetWeights {
   std::size_t cache_index = 0;
 };
 
+// The matrices of one role of all experts, one after the other: [experts N, K].
+struct StackedLinears {
+  std::vector<std::string> paths;  // of each expert, as adapters name them
+  Weight w;
+};
+
+struct ExpertsWeights {
+  ExpertsLayerSpec spec;
+  LinearLayer router;
+  StackedLinears gate, up, down;
+};
+
+struct MlpWeights {
+  MlpLayerSpec spec;
+  LinearLayer up, down;
+};
+
+// Of rms_norm, or with a bias of layer_norm; or of none.
+struct NormWeights {
+  Tensor w = {}, bias = {};  // [D] each
+  bool empty() const { return w.empty(); }
+};
+
 struct SubLayerWeights {
-  Tensor norm;       // [D]
-  Tensor post_norm;  // [D], or empty
+  NormWeights norm, post_norm, sum_norm;
   float multiplier = 1;
-  std::variant<AttentionWeights, FeedForwardWeights, ShortConvWeights, DeltaNetWeights> f;
+  std::variant<AttentionWeights, FeedForwardWeights, ExpertsWeights, ShortConvWeights, MlpWeights,
+               DeltaNetWeights>
+      f;
 };
 
 using BlockWeights = std::vector<SubLayerWeights>;

@@ -4,7 +4,8 @@
 
 #include "clora/ops/attention/attention.hpp"
 #include "clora/ops/attention/attention_window.hpp"
-#include "clora/ops/rowwise/rms_norm.hpp"
+#include "clora/ops/rowwise/cast.hpp"
+#include "model/transformer/norm.hpp"
 #include "ops/activations.hpp"
 
 namespace clora {
@@ -37,6 +38,17 @@ Tensor Recording::like(const Tensor& tensor, std::string_view name) {
 Tensor Recording::rms_norm(const Tensor& x, const Tensor& w, std::string_view name) {
   const Tensor y = activation(x.shape(), name);
   record_rms_norm(batch_, y, x, w, epsilon());
+  return y;
+}
+
+Tensor Recording::norm(const Tensor& x, const NormWeights& weights, std::string_view name) {
+  if (weights.empty() && x.type() == options_.type) return x;
+  const Tensor y = activation(x.shape(), name);
+  if (weights.empty()) {
+    record_cast(batch_, y, x);
+  } else {
+    record_norm(batch_, y, x, weights, epsilon());
+  }
   return y;
 }
 
@@ -74,6 +86,8 @@ Recording::KeyRanges Recording::key_ranges(const AttentionLayerSpec& spec) {
 Tensor Recording::rope_table(const RopeSpec& rope) {
   return model_.rope_table(rope, options_.positions);
 }
+
+Tensor Recording::key_rope_table(const RopeSpec& rope) { return rope_table(of_keys(rope)); }
 
 AdaptedLinear Recording::adapted(const LinearLayer& layer) {
   AdaptedLinear linear{.layer = &layer};

@@ -59,6 +59,7 @@ class Recording {
   const RowInputs& row_inputs() const noexcept { return options_.rows; }
   bool trains() const noexcept { return options_.trains; }
   DType type() const noexcept { return options_.type; }
+  const Adapter* adapter() const noexcept { return options_.adapter; }  // null: none
   float epsilon() const { return static_cast<float>(model_.config().rms_norm_epsilon); }
   // nullptr without a cache.
   const CacheTensors* cache(std::size_t index) const;
@@ -71,6 +72,8 @@ class Recording {
   Tensor activation(Shape shape, std::string_view name);
   Tensor like(const Tensor& tensor, std::string_view name);
   Tensor rms_norm(const Tensor& x, const Tensor& w, std::string_view name);
+  // An activation: the norm of x; if there is none, x itself in the type of activations.
+  Tensor norm(const Tensor& x, const NormWeights& weights, std::string_view name);
 
   // Which rows a row attends to under a window, and the order of attention's tiles.
   struct KeyRanges {
@@ -78,7 +81,8 @@ class Recording {
     double keys_per_row = 0;
   };
   KeyRanges key_ranges(const AttentionLayerSpec& spec);
-  Tensor rope_table(const RopeSpec& rope);
+  Tensor rope_table(const RopeSpec& rope);      // of queries
+  Tensor key_rope_table(const RopeSpec& rope);  // the same one without a temperature
 
   AdaptedLinear adapted(const LinearLayer& layer);
 

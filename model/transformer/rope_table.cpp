@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "clora/model/configuration/model_config.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -21,6 +22,17 @@ std::vector<float> make_rope_table(std::int64_t positions, std::span<const doubl
       table.push_back(static_cast<float>(attention_factor * std::cos(angle)));
       table.push_back(static_cast<float>(attention_factor * std::sin(angle)));
     }
+  }
+  return table;
+}
+
+std::vector<float> make_rope_table(std::int64_t positions, const RopeSpec& rope) {
+  const std::vector<double> frequencies = rope_frequencies(rope);
+  std::vector<float> table = make_rope_table(positions, frequencies, rope.scaling.attention_factor);
+  if (!rope.temperature) return table;
+  const std::size_t row = 2 * frequencies.size();
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    table[i] *= static_cast<float>(query_factor(rope, static_cast<std::int64_t>(i / row)));
   }
   return table;
 }

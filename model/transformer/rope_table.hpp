@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "clora/model/configuration/block_spec.hpp"
+
 namespace clora {
 
 // Returns [P, E/2, 2] (cosine, sine) of positions 0 to P - 1. frequencies [E/2]: angle per
@@ -15,5 +17,9 @@ namespace clora {
 // (RopeScaling). REQUIRES: positions >= 0; the frequencies and the factor are finite.
 std::vector<float> make_rope_table(std::int64_t positions, std::span<const double> frequencies,
                                    double attention_factor = 1);
+
+// The same for a rope; if it has a temperature, row p is multiplied by query_factor(rope, p) as
+// well, and is then a table for queries.
+std::vector<float> make_rope_table(std::int64_t positions, const RopeSpec& rope);
 
 }  // namespace clora

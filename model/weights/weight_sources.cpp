@@ -165,6 +165,42 @@ StoredWeight stored_weight(const SafetensorsFile::Entry& entry, const Safetensor
   return weight;
 }
 
+// Matrix need.stack.index of a tensor that stacks need.stack.count of them.
+StoredWeight matrix_of_stack(StoredWeight stack, const WeightNeed& need) {
+  WeightView& view = stack.view;
+  const Shape& shape = view.shape;
+  const bool fits = stack.unreadable.empty() && shape.rank() == 3 && shape[0] == need.stack.count;
+  view.name = need.name;
+  if (!fits && stack.unreadable.empty())
+    fail(ErrorCode::invalid_file, "{}: tensor {} must stack {} matrices {}, got {}",
+         view.file.string(), view.stored_name, need.stack.count, need.shape.text(), shape.text());
+  if (!fits) return stack;
+  const std::size_t bytes = view.bytes.size() / static_cast<std::size_t>(shape[0]);
+  view.bytes = view.bytes.subspan(static_cast<std::size_t>(need.stack.index) * bytes, bytes);
+  view.shape = {shape[1], shape[2]};
+  return stack;
+}
+
+void add_gguf_weights(StoredWeights& weights, const GgufFile& file,
+                      const std::vector<WeightNeed>& needs) {
+  std::multimap<std::string_view, const WeightNeed*> by_name;
+  for (const WeightNeed& need : needs) by_name.emplace(need.gguf_name, &need);
+  const WeightNeed tied_head{.name = "lm_head.weight", .gguf_name = "output.weight", .shape = {}};
+  // A tied head that a file stores as well, to be compared.
+  if (!by_name.contains(tied_head.gguf_name)) by_name.emplace(tied_head.gguf_name, &tied_head);
+  for (const GgufTensor& tensor : file.tensors()) {
+    if (tensor.name.starts_with("rope_f")) continue;  // factors, part of the configuration
+    const auto [begin, end] = by_name.equal_range(tensor.name);
+    if (begin == end) add(weights, stored_weight(tensor, std::string(tensor.name), file));
+    for (auto at = begin; at != end; ++at) {
+      const WeightNeed& need = *at->second;
+      StoredWeight weight = stored_weight(tensor, need.name, file);
+      add(weights,
+          need.stack.count > 0 ? matrix_of_stack(std::move(weight), need) : std::move(weight));
+    }
+  }
+}
+
 }  // namespace
 
 WeightSources open_weight_sources(const fs::path& path) {
@@ -180,27 +216,18 @@ WeightSources open_weight_sources(const fs::path& path) {
 
 StoredWeights list_weights(const WeightSources& sources, const std::vector<WeightNeed>& needs) {
   StoredWeights weights;
-  if (sources.gguf) {
-    std::map<std::string_view, std::string_view> names;
-    for (const WeightNeed& need : needs) names.emplace(need.gguf_name, need.name);
-    // A tied head that a file stores as well, to be compared.
-    names.emplace("output.weight", "lm_head.weight");
-    for (const GgufTensor& tensor : sources.gguf->tensors()) {
-      if (tensor.name.starts_with("rope_f")) continue;  // factors, part of the configuration
-      const auto known = names.find(tensor.name);
-      const std::string_view name = known == names.end() ? tensor.name : known->second;
-      add(weights, stored_weight(tensor, std::string(name), *sources.gguf));
-    }
-  }
+  if (sources.gguf) add_gguf_weights(weights, *sources.gguf, needs);
   for (const SafetensorsFile& file : sources.safetensors) {
     for (const SafetensorsFile::Entry& entry : file.entries()) {
-      if (entry.name.ends_with(".rotary_emb.inv_freq")) continue;  // derived from config.json
+      if (entry.name.ends_with(".rotary_emb.inv_freq")) continue;  // old files; of config.json
       StoredWeight weight = stored_weight(entry, file);
       if (sources.is_multimodal) {
         const std::optional<std::string> name = text_tensor_name(entry.name);
         if (!name) continue;
         weight.view.name = *name;
       }
+      const std::string& prefix = sources.config.optional_prefix;
+      if (weight.view.name.starts_with(prefix)) weight.view.name.erase(0, prefix.size());
       add(weights, std::move(weight));
     }
   }

@@ -60,6 +60,7 @@ struct WeightNeed {
   bool plus_one = false;              // as in NormSpec
   bool negative_exp = false;          // as in ParameterSpec
   std::optional<ValueHeads> value_heads = {};
+  StackPlace stack = {};  // as in LinearSpec
 };
 
 // Returns the tensors of a model with this configuration, in the order of computation; a tied head

@@ -4,6 +4,7 @@
 // first = start of the document and last = t; a KV cache has first = 0 (or the start of a window)
 // and last = the token's position. No row outside that range is read as a key.
 //   y[t, h] = sum_k p_k v[k, g],  p = softmax_k(scale * q[t, h] . k[k, g]),  g = h / (H / G)
+// With a soft cap c, scores are c tanh(scale * q . k / c) (Gemma 2).
 // Tensors are f32, and activations also bf16 or f16, as stated. The kernels for CPUs work on f32
 // copies of these; matrix units round the operands of products to bf16, of f16 tensors too.
 // Online softmax (Milakov and Gimelshein, 2018): no [T, T] matrix is ever stored.
@@ -24,6 +25,7 @@ struct AttentionInputs {
   // The mean number of keys per row, for the cost of the launches: the ranges are on the device.
   // 0: as many as in one document of all rows, or in a full cache.
   double keys_per_row = 0;
+  float soft_cap = 0;  // of scores; 0: none
 };
 
 // The order in which some kernels process their tiles: a temporary, shared by all calls with these

@@ -1,5 +1,8 @@
 #include "ops/attention/attention_cpu.hpp"
 
+#include <fmt/format.h>
+
+#include <string>
 #include <vector>
 
 #include "ops/attention/attention_self_test.hpp"
@@ -12,14 +15,23 @@ constexpr std::int64_t kTestWidth = 20;
 constexpr std::int64_t kBf16TestWidth = 32;
 
 // Three blocks of rows.
-void test_blocks(SelfTest& test, std::int64_t width) {
+void test_blocks(SelfTest& test, std::int64_t width, float cap) {
   constexpr std::int64_t kRows = 2 * AttentionSpec::kQueries + 5;
-  test_attention(test, kRows, kRows, width);
+  test_attention(test, kRows, kRows, width, DType::f32, cap);
 }
 
 // Two chunks of keys.
-void test_chunks(SelfTest& test, std::int64_t width) {
-  test_attention_backward(test, AttentionSpec::kMinChunk + 9, width);
+void test_chunks(SelfTest& test, std::int64_t width, float cap) {
+  test_attention_backward(test, AttentionSpec::kMinChunk + 9, width, DType::f32, cap);
+}
+
+// Whether a kernel for a call of `spec` has passed; with a soft cap it is another program.
+template <class Test>
+bool passed(Context& context, const AttentionSpec& spec, FastKernel kernel, Test test) {
+  const std::string name = fmt::format("{}{}", kernel.name, cap_suffix(spec));
+  kernel.name = name;
+  const float cap = self_test_cap(spec);
+  return passed_self_test(context, kernel, [&](SelfTest& self_test) { test(self_test, cap); });
 }
 
 const char* bf16_refusal(const AttentionSpec& spec,
@@ -65,9 +77,10 @@ AttentionGradients record_backward(Batch& batch, const AttentionBackward& backwa
 
 }  // namespace
 
-bool attention_decode_cpu_passed(Context& context, const AttentionForward&) {
-  return passed_self_test(context, {kAttentionDecodeCpu, "attention_decode_cpu"},
-                          [](SelfTest& test) { test_attention(test, 3, 90, kTestWidth); });
+bool attention_decode_cpu_passed(Context& context, const AttentionForward& forward) {
+  return passed(
+      context, forward.spec, {kAttentionDecodeCpu, "attention_decode_cpu"},
+      [](SelfTest& test, float cap) { test_attention(test, 3, 90, kTestWidth, DType::f32, cap); });
 }
 
 void record_attention_decode_cpu(Batch& batch, const AttentionForward& forward) {
@@ -89,9 +102,9 @@ void record_attention_decode_cpu(Batch& batch, const AttentionForward& forward) 
                std::int32_t{forward.keeps_log_sum_exp()});
 }
 
-bool attention_cpu_passed(Context& context, const AttentionForward&) {
-  return passed_self_test(context, {kAttentionCpu, "attention_forward_cpu"},
-                          [](SelfTest& test) { test_blocks(test, kTestWidth); });
+bool attention_cpu_passed(Context& context, const AttentionForward& forward) {
+  return passed(context, forward.spec, {kAttentionCpu, "attention_forward_cpu"},
+                [](SelfTest& test, float cap) { test_blocks(test, kTestWidth, cap); });
 }
 
 void record_attention_cpu(Batch& batch, const AttentionForward& forward) {
@@ -110,10 +123,10 @@ const char* attention_bf16_cpu_refusal(const Context&, const AttentionForward& f
   return bf16_refusal(forward.spec, &AttentionSpec::forward_scratch);
 }
 
-bool attention_bf16_cpu_passed(Context& context, const AttentionForward&) {
-  return passed_self_test(context,
-                          {kAttentionBf16Cpu, "attention_forward_bf16_cpu", kBf16Tolerance},
-                          [](SelfTest& test) { test_blocks(test, kBf16TestWidth); });
+bool attention_bf16_cpu_passed(Context& context, const AttentionForward& forward) {
+  return passed(context, forward.spec,
+                {kAttentionBf16Cpu, "attention_forward_bf16_cpu", kBf16Tolerance},
+                [](SelfTest& test, float cap) { test_blocks(test, kBf16TestWidth, cap); });
 }
 
 void record_attention_bf16_cpu(Batch& batch, const AttentionForward& forward) {
@@ -131,9 +144,9 @@ void record_attention_bf16_cpu(Batch& batch, const AttentionForward& forward) {
       spec.local(spec.forward_scratch()));
 }
 
-bool attention_backward_cpu_passed(Context& context, const AttentionBackward&) {
-  return passed_self_test(context, {kAttentionBackwardCpu, "attention_backward_cpu"},
-                          [](SelfTest& test) { test_chunks(test, kTestWidth); });
+bool attention_backward_cpu_passed(Context& context, const AttentionBackward& backward) {
+  return passed(context, backward.spec, {kAttentionBackwardCpu, "attention_backward_cpu"},
+                [](SelfTest& test, float cap) { test_chunks(test, kTestWidth, cap); });
 }
 
 AttentionGradients record_attention_backward_cpu(Batch& batch, const AttentionBackward& backward) {
@@ -144,10 +157,10 @@ const char* attention_backward_bf16_cpu_refusal(const Context&, const AttentionB
   return bf16_refusal(backward.spec, &AttentionSpec::backward_scratch);
 }
 
-bool attention_backward_bf16_cpu_passed(Context& context, const AttentionBackward&) {
-  return passed_self_test(
-      context, {kAttentionBackwardBf16Cpu, "attention_backward_bf16_cpu", kBf16Tolerance},
-      [](SelfTest& test) { test_chunks(test, kBf16TestWidth); });
+bool attention_backward_bf16_cpu_passed(Context& context, const AttentionBackward& backward) {
+  return passed(context, backward.spec,
+                {kAttentionBackwardBf16Cpu, "attention_backward_bf16_cpu", kBf16Tolerance},
+                [](SelfTest& test, float cap) { test_chunks(test, kBf16TestWidth, cap); });
 }
 
 AttentionGradients record_attention_backward_bf16_cpu(Batch& batch,

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "ops/attention/attention_portable.hpp"
+#include "ops/dispatch/soft_cap_define.hpp"
 #include "ops/gemm/gemm_portable.hpp"
 
 namespace clora {
@@ -36,6 +37,7 @@ Launch launch_of(const AttentionSpec& spec, const AttentionTile& tile, TileTypes
   defines.set("TILE_ROWS", tile.rows).set("BLOCK", tile.block).set("STEPS", tile.steps);
   defines.set("ITEM_ROWS", tile.item_rows).set("ITEMS_ACROSS", tile.items_across);
   defines.set("HEAD_DIM", spec.E);
+  define_soft_cap(defines, spec.soft_cap);
   set_unrolling(defines, spec.context.device(), u32(tile.steps));
   const auto items = static_cast<std::size_t>(tile.items());
   const auto tiles = static_cast<std::size_t>(divide_up(spec.T, tile.rows));

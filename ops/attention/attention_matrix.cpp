@@ -5,6 +5,7 @@
 #include "clora/ops/gemm/bf16_rows.hpp"
 #include "ops/attention/attention_hopper.hpp"
 #include "ops/attention/attention_self_test.hpp"
+#include "ops/dispatch/soft_cap_define.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
 #include "ops/hopper/ptx.hpp"
 
@@ -27,11 +28,12 @@ Tensor order_of(Batch& batch, const AttentionInputs& in) {
   return record_tile_order(batch, in.first, in.last, 1);
 }
 
-Defines defines_of(std::int64_t head_dim, const Tensor& result, MatrixUnitChoice unit,
+Defines defines_of(const AttentionSpec& spec, const Tensor& result, MatrixUnitChoice unit,
                    const AttentionMatrixTile& tile) {
   Defines defines;
   define_matrix_unit(defines, unit);
-  defines.set("HEAD_DIM", head_dim)
+  define_soft_cap(defines, spec.soft_cap);
+  defines.set("HEAD_DIM", spec.E)
       .set("SUBGROUPS", tile.subgroups)
       .set("SUBGROUP_ROWS", tile.subgroup_rows)
       .set("COLUMNS", tile.columns);
@@ -119,7 +121,7 @@ struct BackwardLaunches {
   void record_keys(const AttentionGradients& parts, const AttentionMatrixTile& tile) const {
     const AttentionSpec& spec = backward.spec;
     Launch launch{{}, tiles_of(spec, unit, tile), backward.cost, "attention/backward"};
-    Defines defines = defines_of(spec.E, parts.dk, unit, tile);
+    Defines defines = defines_of(spec, parts.dk, unit, tile);
     defines.set("PARTS", tile.parts);
     launch.kernel =
         batch.context().kernel(kAttentionBackwardMatrix, "attention_backward_keys_matrix", defines);
@@ -132,7 +134,7 @@ struct BackwardLaunches {
     Launch launch{{}, tiles_of(spec, unit, tile), {}, "attention/backward q"};
     launch.kernel = batch.context().kernel("attention_backward_queries_matrix.cl",
                                            "attention_backward_queries_matrix",
-                                           defines_of(spec.E, dq, unit, tile));
+                                           defines_of(spec, dq, unit, tile));
     batch.launch(std::move(launch), dq, q, k, v, dy, stats, backward.in.first, order,
                  narrow(spec.T), narrow(spec.H), narrow(spec.G), narrow(padded), backward.in.scale);
   }
@@ -164,9 +166,11 @@ const char* attention_matrix_refusal(const Context&, const AttentionForward& for
 bool attention_matrix_passed(Context& context, const AttentionForward& forward) {
   const std::int64_t E = forward.spec.E;
   const DType type = forward.y.type();
-  const std::string name = fmt::format("attention_matrix {} {}", E, name_of(type));
+  const float cap = self_test_cap(forward.spec);
+  const std::string name =
+      fmt::format("attention_matrix {} {}{}", E, name_of(type), cap_suffix(forward.spec));
   return passed_self_test(context, {kAttentionMatrix, name, kBf16Tolerance}, [&](SelfTest& test) {
-    test_attention(test, kTestRows, kTestRows, E, type);
+    test_attention(test, kTestRows, kTestRows, E, type, cap);
   });
 }
 
@@ -182,7 +186,7 @@ void record_attention_matrix(Batch& batch, const AttentionForward& forward, Matr
                v = bf16_heads(batch, in.v);
   const Tensor order = order_of(batch, in);
   Launch launch{{}, tiles_of(spec, unit, tile), spec.cost(), "attention/forward"};
-  Defines defines = defines_of(spec.E, y, unit, tile);
+  Defines defines = defines_of(spec, y, unit, tile);
   defines.set("SLOTS", tile.slots);
   launch.kernel = batch.context().kernel(kAttentionMatrix, "attention_matrix", defines);
   batch.launch(std::move(launch), y, forward.logs_or_y(), q, k, v, in.first, in.last, order,
@@ -197,10 +201,12 @@ const char* attention_backward_matrix_refusal(const Context&, const AttentionBac
 bool attention_backward_matrix_passed(Context& context, const AttentionBackward& backward) {
   const std::int64_t E = backward.spec.E;
   const DType type = backward.out.dq.type();
-  const std::string name = fmt::format("attention_backward_matrix {} {}", E, name_of(type));
+  const float cap = self_test_cap(backward.spec);
+  const std::string name =
+      fmt::format("attention_backward_matrix {} {}{}", E, name_of(type), cap_suffix(backward.spec));
   return passed_self_test(
       context, {kAttentionBackwardMatrix, name, kBf16Tolerance},
-      [&](SelfTest& test) { test_attention_backward(test, kTestRows, E, type); });
+      [&](SelfTest& test) { test_attention_backward(test, kTestRows, E, type, cap); });
 }
 
 AttentionGradients record_attention_backward_matrix(Batch& batch,

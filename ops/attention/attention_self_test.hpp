@@ -1,17 +1,26 @@
 // The ops that self-tests of attention's kernels record (ops/dispatch/variant_dispatch.hpp).
 #pragma once
 
-#include "clora/ops/attention/attention.hpp"
+#include <string_view>
+
+#include "ops/attention/attention_spec.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
 
 namespace clora {
 
 // Attention of `rows` queries at the end of a sequence of `keys` keys; the first keys are a
-// separate document. `width` is the head dim.
+// separate document. `width` is the head dim, `soft_cap` as in AttentionInputs.
 void test_attention(SelfTest& test, std::int64_t rows, std::int64_t keys, std::int64_t width,
-                    DType type = DType::f32);
+                    DType type = DType::f32, float soft_cap = 0);
 // Its backward. Any y and log_sum_exp can replace those of the forward, which is tested separately.
 void test_attention_backward(SelfTest& test, std::int64_t rows, std::int64_t width,
-                             DType type = DType::f32);
+                             DType type = DType::f32, float soft_cap = 0);
+
+// A kernel with a soft cap is another program, whose self-test has a name with this suffix. It has
+// a cap that matters for the test's scores, whatever that of the call.
+inline std::string_view cap_suffix(const AttentionSpec& spec) {
+  return spec.soft_cap == 0 ? "" : " capped";
+}
+inline float self_test_cap(const AttentionSpec& spec) { return spec.soft_cap == 0 ? 0.0F : 1.5F; }
 
 }  // namespace clora

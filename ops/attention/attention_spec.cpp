@@ -9,6 +9,7 @@
 #include "ops/activations.hpp"
 #include "ops/attention/attention_matrix.hpp"
 #include "ops/dispatch/cpu_vector_defines.hpp"
+#include "ops/dispatch/soft_cap_define.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -96,6 +97,7 @@ Defines AttentionSpec::defines(DType x, DType result) const {
 
 Defines AttentionSpec::defines() const {
   Defines defines;
+  define_soft_cap(defines, soft_cap);
   if (!cpu) return defines.set("GROUP", work_group());
   defines.set("KEYS", kKeys);
   if (bf16) return defines.set("STAGED", kStaged).set("MAX_BLOCKS", kMaxBlocks);
@@ -145,7 +147,9 @@ AttentionSpec checked_spec(std::string_view op, Context& context, const Attentio
                            .H = q.shape()[1],
                            .G = k.shape()[1],
                            .E = E,
-                           .keys_per_row = inputs.keys_per_row};
+                           .keys_per_row = inputs.keys_per_row,
+                           .soft_cap = inputs.soft_cap};
+  require_soft_cap(op, spec.soft_cap);
   require(spec.H % spec.G == 0, "{}: the {} query heads must be a multiple of the {} key heads", op,
           spec.H, spec.G);
   require_any_activation(op, "q", q, {spec.T, spec.H, spec.E});

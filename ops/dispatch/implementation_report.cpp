@@ -5,6 +5,7 @@
 #include "clora/ops/adamw.hpp"
 #include "clora/ops/attention/attention.hpp"
 #include "clora/ops/decode/decode_layers.hpp"
+#include "clora/ops/experts/grouped_gemm.hpp"
 #include "clora/ops/gemm/gemm.hpp"
 #include "clora/ops/lora_linear/lora_linear.hpp"
 #include "clora/ops/loss/cross_entropy.hpp"
@@ -17,6 +18,7 @@
 #include "clora/ops/rowwise/layer_norm.hpp"
 #include "clora/ops/rowwise/rms_norm.hpp"
 #include "clora/ops/rowwise/rope.hpp"
+#include "clora/ops/rowwise/soft_cap.hpp"
 #include "clora/ops/rowwise/softmax.hpp"
 #include "clora/ops/rowwise/swiglu.hpp"
 #include "clora/ops/sample.hpp"
@@ -26,7 +28,8 @@ namespace clora {
 namespace {
 
 // The sizes of a small model, and of a batch of it.
-constexpr std::int64_t T = 512, D = 512, F = 1024, H = 8, G = 2, E = 64, V = 4096, R = 16, S = 128;
+constexpr std::int64_t T = 512, D = 512, F = 1024, H = 8, G = 2, E = 64, V = 4096, R = 16, S = 128,
+                       X = 8;
 
 // Records typical ops. Tensors are not initialised, since nothing runs; except those of
 // decode_layers, whose self-test on GPUs reads them.
@@ -45,6 +48,11 @@ class TypicalOps {
   void attention_of_many_rows() {
     record_attention(batch_, activation({T, H, E}), f32({T, H}), packed_rows());
   }
+  void capped_attention() {
+    AttentionInputs in = packed_rows();
+    in.soft_cap = 50;
+    record_attention(batch_, activation({T, H, E}), f32({T, H}), in);
+  }
   void attention_of_one_row() {
     record_attention(batch_, f32({1, H, E}), {},
                      {.q = f32({1, H, E}),
@@ -61,11 +69,19 @@ class TypicalOps {
   }
   void cache_append() { record_cache_append(batch_, f32({S, G, E}), f32({1, G, E}), i32(1)); }
 
+  void grouped_gemm() {
+    const Routing routing = make_routing(
+        {T, X, 2},
+        [this](Shape shape, DType type, std::string_view) { return tensor(shape, type); });
+    record_grouped_gemm(batch_, activation({routing.plan.slot_count(), F}), activation({T, D}),
+                        ExpertRows::of_entries, {weight({X * F, D}, DType::bf16)}, routing.plan);
+  }
   void lora_gradient() {
     record_gradient(batch_, {.out = f32({R, D}), .s = activation({T, R}), .x = activation({T, D})});
   }
   void cross_entropy() {
-    record_cross_entropy(batch_, f32({T}), f32({T, V}), f32({T, V}), i32(T), f32({1}));
+    record_cross_entropy(batch_, f32({T}), f32({T, V}),
+                         {.logits = f32({T, V}), .targets = i32(T), .weight = f32({1})});
   }
   void cross_entropy_head() {
     record_head_loss(batch_, f32({T}), f32({T, D}),
@@ -90,6 +106,7 @@ class TypicalOps {
   void layer_norm() {
     record_layer_norm(batch_, activation({T, D}), f32({T, D}), f32({D}), f32({D}), 1e-5F);
   }
+  void soft_cap() { record_soft_cap(batch_, f32({V}), 30); }
   void softmax() { record_softmax(batch_, f32({T, D}), f32({T, D})); }
   void swiglu() {
     record_swiglu(batch_, activation({T, F}), activation({T, F}), activation({T, F}));
@@ -189,8 +206,10 @@ constexpr TypicalOp kTypical[] = {
     {"gemm", "one row, q4_1 weights", &TypicalOps::gemm_of_one_quantised_row},
     {"attention", "512 rows, heads of 64", &TypicalOps::attention_of_many_rows},
     {"attention", "one row, heads of 64", &TypicalOps::attention_of_one_row},
+    {"attention", "512 rows, heads of 64, soft cap", &TypicalOps::capped_attention},
     {"attention_backward", "512 rows, heads of 64", &TypicalOps::attention_backward},
     {"cache_append", "", &TypicalOps::cache_append},
+    {"grouped_gemm", "512 rows, 2 of 8 experts, bf16 weights", &TypicalOps::grouped_gemm},
     {"lora_gradient", "512 rows, rank 16", &TypicalOps::lora_gradient},
     {"cross_entropy", "", &TypicalOps::cross_entropy},
     {"cross_entropy_head", "512 rows, bf16 weights", &TypicalOps::cross_entropy_head},
@@ -199,6 +218,7 @@ constexpr TypicalOp kTypical[] = {
     {"rms_norm", "", &TypicalOps::rms_norm},
     {"layer_norm", "", &TypicalOps::layer_norm},
     {"softmax", "", &TypicalOps::softmax},
+    {"soft_cap", "", &TypicalOps::soft_cap},
     {"swiglu", "", &TypicalOps::swiglu},
     {"gelu", "", &TypicalOps::gelu},
     {"rope", "", &TypicalOps::rope},

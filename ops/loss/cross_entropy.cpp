@@ -2,6 +2,7 @@
 
 #include "ops/activations.hpp"
 #include "ops/dispatch/cpu_kernel.hpp"
+#include "ops/dispatch/soft_cap_define.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/fail.hpp"
 
@@ -15,12 +16,11 @@ struct CrossEntropySpec {
   Defines defines;
   Grid grid;
 
-  // type: of logits. The kernels for CPUs support only f32.
-  CrossEntropySpec(Context& context, std::string_view function, const SelfTestRecord& self_test,
+  // type: of logits. The kernels for CPUs support only f32. `name` is that of the self-test.
+  CrossEntropySpec(Context& context, std::string_view name, const SelfTestRecord& self_test,
                    std::int64_t rows, DType type)
       : cpu(type == DType::f32 &&
-            takes_cpu_kernel(context, {"cross_entropy", "cross_entropy_cpu.cl", function},
-                             self_test)),
+            takes_cpu_kernel(context, {"cross_entropy", "cross_entropy_cpu.cl", name}, self_test)),
         file(cpu ? "cross_entropy_cpu.cl" : "cross_entropy.cl") {
     if (cpu) {
       grid = single_item_groups(cpu_groups(context.device(), rows));
@@ -39,16 +39,16 @@ Launch launch_of(Batch& batch, const CrossEntropySpec& spec, std::string_view fu
           std::move(label)};
 }
 
-void test_loss(SelfTest& test) {
+// With a cap that matters for the logits; others than without one, since their results have other
+// sums (ops/dispatch/self_test_sums.hpp). These depend on the order of the calls as well.
+void record_test(SelfTest& test, bool gradient, bool capped) {
   const std::vector<std::int32_t> targets{52, -1, 0, 17, 5};
-  record_cross_entropy(test.batch(), test.output({5}), {}, test.input({5, 53}, 6),
-                       test.input({5}, targets), {});
-}
-
-void test_gradient(SelfTest& test) {
-  const std::vector<std::int32_t> targets{52, -1, 0, 17, 5};
-  record_cross_entropy(test.batch(), test.output({5}), test.output({5, 53}), test.input({5, 53}, 6),
-                       test.input({5}, targets), test.input({1}));
+  CrossEntropyInputs inputs{.logits = {}, .targets = {}, .soft_cap = capped ? 4.0F : 0.0F};
+  if (gradient) inputs.weight = test.input({1});
+  inputs.targets = test.input({5}, targets);
+  inputs.logits = test.input({5, 53}, capped ? 7.0F : 6.0F);
+  const Tensor dlogits = gradient ? test.output({5, 53}) : Tensor();
+  record_cross_entropy(test.batch(), test.output({5}), dlogits, inputs);
 }
 
 void test_sum(SelfTest& test) {
@@ -63,7 +63,8 @@ Cost cross_entropy_cost(const Shape& logits) {
 }
 
 void record_cross_entropy(Batch& batch, const Tensor& loss, const Tensor& dlogits,
-                          const Tensor& logits, const Tensor& targets, const Tensor& weight) {
+                          const CrossEntropyInputs& inputs) {
+  const auto& [logits, targets, weight, soft_cap] = inputs;
   constexpr std::string_view op = "cross_entropy";
   require(!logits.empty() && logits.shape().rank() == 2 && logits.elements() > 0,
           "{}: logits must be f32, bf16 or f16 [T, V] with at least one element, got {}", op,
@@ -76,8 +77,12 @@ void record_cross_entropy(Batch& batch, const Tensor& loss, const Tensor& dlogit
   std::vector<Argument> arguments{loss};
   const bool gradient = !dlogits.empty();
   const std::string_view function = gradient ? "cross_entropy_gradient" : "cross_entropy_loss";
-  const CrossEntropySpec spec(batch.context(), function, gradient ? test_gradient : test_loss, rows,
-                              logits.type());
+  require_soft_cap(op, soft_cap);
+  const bool capped = soft_cap != 0;
+  const std::string name = fmt::format("{}{}", function, capped ? " capped" : "");
+  const auto self_test = [=](SelfTest& test) { record_test(test, gradient, capped); };
+  CrossEntropySpec spec(batch.context(), name, self_test, rows, logits.type());
+  define_soft_cap(spec.defines, soft_cap);
   if (gradient) {
     require_tensor(op, "dlogits", dlogits, logits.shape(), logits.type());
     require_tensor(op, "weight", weight, {1});

@@ -2,7 +2,9 @@
 //
 //   loss[t]   = log(sum_v exp(logits[t, v])) - logits[t, targets[t]], 0 if targets[t] < 0
 //   dlogits   = (softmax(logits) - onehot(targets)) * weight, 0 if targets[t] < 0
-// weight [1] f32 is on the device: 1 / labelled tokens of the full step.
+// weight [1] f32 is on the device: 1 / labelled tokens of the full step. With a soft cap c, the
+// loss is that of c tanh(logits / c), and dlogits the gradient of the logits before the cap (Gemma
+// 2).
 #pragma once
 
 #include "clora/ops/quant/weight.hpp"
@@ -10,11 +12,17 @@
 
 namespace clora {
 
-// Overwrites loss [T] and dlogits [T, V]; logits are f32, bf16 or f16, dlogits of the same type;
-// dlogits may be logits itself, or empty (no gradient; weight may then be empty too). The host
-// should reject targets of V or above; one of them gives a loss of NaN and no gradient.
+struct CrossEntropyInputs {
+  Tensor logits;       // [T, V], f32, bf16 or f16
+  Tensor targets;      // [T] i32
+  Tensor weight = {};  // [1] f32; empty if there is no gradient
+  float soft_cap = 0;  // of the logits; 0: none
+};
+// Overwrites loss [T] and dlogits [T, V], of the type of logits; dlogits may be logits itself, or
+// empty: no gradient. The host should reject targets of V or above; one of them gives a loss of NaN
+// and no gradient.
 void record_cross_entropy(Batch& batch, const Tensor& loss, const Tensor& dlogits,
-                          const Tensor& logits, const Tensor& targets, const Tensor& weight);
+                          const CrossEntropyInputs& inputs);
 
 // The head fused with the loss: never stores [T, V].
 //   logits = x head^T, loss as above, dx [T, D] = dlogits head
@@ -32,6 +40,7 @@ struct HeadLossInputs {
   Tensor weight;   // [1] f32
   std::int64_t rows_per_chunk = 0;
   std::int64_t entries_per_chunk = 0;
+  float soft_cap = 0;  // of the logits; 0: none
 };
 void record_head_loss(Batch& batch, const Tensor& loss, const Tensor& dx,
                       const HeadLossInputs& inputs);

@@ -4,6 +4,7 @@
 #include "clora/ops/gemm/gemm.hpp"
 #include "clora/ops/loss/cross_entropy.hpp"
 #include "ops/activations.hpp"
+#include "ops/dispatch/soft_cap_define.hpp"
 #include "ops/loss/cross_entropy_head_dispatch.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
@@ -50,6 +51,7 @@ void check(const Tensor& loss, const Tensor& dx, const HeadLossInputs& inputs) {
     require(dx.storage() != inputs.x.storage() || dx.offset_bytes() != inputs.x.offset_bytes(),
             "{}: dx must not be x", kOp);
   }
+  require_soft_cap(kOp, inputs.soft_cap);
   require(inputs.rows_per_chunk >= 0, "{}: rows_per_chunk must be 0 (automatic) or more, got {}",
           kOp, inputs.rows_per_chunk);
   require(inputs.entries_per_chunk >= 0,
@@ -79,10 +81,15 @@ void record_head_loss_by_rows(Batch& batch, const HeadLoss& head) {
     const Tensor targets = inputs.targets.rows(begin, count);
     record_gemm(batch, logits, inputs.x.rows(begin, count), inputs.head);
     if (dx.empty()) {
-      record_cross_entropy(batch, loss.rows(begin, count), {}, logits, targets, {});
+      record_cross_entropy(batch, loss.rows(begin, count), {},
+                           {.logits = logits, .targets = targets, .soft_cap = inputs.soft_cap});
       continue;
     }
-    record_cross_entropy(batch, loss.rows(begin, count), logits, logits, targets, inputs.weight);
+    record_cross_entropy(batch, loss.rows(begin, count), logits,
+                         {.logits = logits,
+                          .targets = targets,
+                          .weight = inputs.weight,
+                          .soft_cap = inputs.soft_cap});
     record_gemm_backward(batch, dx.rows(begin, count), logits, inputs.head, Accumulate::no);
   }
 }

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "clora/ops/quant/quant.hpp"
+#include "ops/dispatch/soft_cap_define.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/integer_sizes.hpp"
 
@@ -37,6 +38,7 @@ void record_head_references(Batch& batch, const HeadLoss& head, const Bf16Rows& 
   constexpr std::size_t kGroup = 64;
   Defines defines;
   set_weight_type(defines.set("GROUP", kGroup), head.in.head.whole());
+  define_soft_cap(defines, head.in.soft_cap);
   const auto elements = static_cast<double>(head.in.x.elements());
   Launch launch{batch.context().kernel(kFile, "head_references", defines),
                 groups_of(kGroup, x.rows),
@@ -54,6 +56,7 @@ void record_head_end(Batch& batch, const HeadLoss& head, const HeadSums& sums,
   Defines defines;
   set_weight_type(defines.set("GROUP", group), in.head.whole());
   if (!alone) defines.set("GRADIENT");
+  define_soft_cap(defines, in.soft_cap);
   const auto elements = alone ? 0 : static_cast<double>(dx.elements());
   const double bytes = 10 * elements + static_cast<double>(sums.parts.bytes());
   const auto rows = static_cast<std::size_t>(in.x.shape()[0]);
@@ -68,18 +71,20 @@ void record_head_end(Batch& batch, const HeadLoss& head, const HeadSums& sums,
                u32(products.split_rows));
 }
 
-void test_head_loss(SelfTest& test, bool gradient, std::int64_t entries) {
+void test_head_loss(SelfTest& test, bool gradient, std::int64_t entries, bool capped) {
   constexpr std::int64_t kRows = 150, kWidth = 72;
   std::vector<std::int32_t> targets(kRows);
   for (std::size_t t = 0; t < targets.size(); ++t) {
     targets[t] = t % 7 == 3 ? -1 : static_cast<std::int32_t>(t * 31 % entries);
   }
   const HeadLossInputs inputs{
-      .x = test.input({kRows, kWidth}, exact_values(kRows * kWidth, 1)),
+      // Other inputs with a cap, since their results have other sums.
+      .x = test.input({kRows, kWidth}, exact_values(kRows * kWidth, capped ? 3 : 1)),
       .head = test.input({entries, kWidth}, exact_values(entries * kWidth, 2)),
       .targets = test.input({kRows}, targets),
       .weight = test.input({1}, std::vector{0.5F}),
-      .entries_per_chunk = 256};
+      .entries_per_chunk = 256,
+      .soft_cap = capped ? 30.0F : 0.0F};
   record_head_loss(test.batch(), test.output({kRows}),
                    gradient ? test.output({kRows, kWidth}) : Tensor(), inputs);
 }

@@ -185,6 +185,7 @@ const char* head_loss_wgmma_refusal(const Context& context, const HeadLoss& head
   const GemmSize size{u32(in.x.shape()[0]), u32(in.head.shape()[0]), u32(in.head.shape()[1])};
   if (!rounds_to_bf16(context, size, false)) return "it is for many rows";
   if (in.head.is_split()) return "it reads weights in one part";
+  if (in.soft_cap != 0) return "it has no soft cap of logits";
   return in.head.layout() == Layout::plain ? nullptr : "it reads plain weights";
 }
 

@@ -1,7 +1,10 @@
 #include "ops/loss/cross_entropy_head_matrix.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "ops/dispatch/soft_cap_define.hpp"
 #include "ops/gemm/gemm_dispatch.hpp"
 #include "ops/hopper/tensor_maps.hpp"
 #include "ops/launch_grids.hpp"
@@ -83,6 +86,7 @@ class Recording {
   Defines defines() const {
     Defines defines;
     define_matrix_unit(defines, unit_);
+    define_soft_cap(defines, in_.soft_cap);
     defines.set("TILE_ROWS", tile_.rows).set("TILE_COLUMNS", tile_.columns);
     defines.set("SUB_ROWS", tile_.sub_rows).set("SUB_COLUMNS", tile_.sub_columns);
     defines.set("STEPS", tile_.steps).set("STAGES", tile_.stages);
@@ -168,9 +172,11 @@ const char* head_loss_matrix_refusal(const Context& context, const HeadLoss& hea
 
 bool head_loss_matrix_passed(Context& context, const HeadLoss& head) {
   const bool gradient = head.wants_gradient();
-  const std::string_view name = gradient ? "head_loss_matrix gradient" : "head_loss_matrix loss";
+  const bool capped = head.in.soft_cap != 0;
+  const std::string name =
+      fmt::format("head_loss_matrix {}{}", gradient ? "gradient" : "loss", capped ? " capped" : "");
   return passed_self_test(context, {kHeadLossMatrix, name, kBf16Tolerance},
-                          [&](SelfTest& test) { test_head_loss(test, gradient, 616); });
+                          [&](SelfTest& test) { test_head_loss(test, gradient, 616, capped); });
 }
 
 void record_head_loss_matrix_with(Batch& batch, const HeadLoss& head, MatrixUnitChoice unit,

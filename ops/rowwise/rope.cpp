@@ -57,13 +57,22 @@ struct Rotation {
   }
 };
 
+// Returns the table of the tensors that have `own`.
+const Tensor& table_of(const Tensor& own, const Rotation& rotation) {
+  return own.empty() ? rotation.table : own;
+}
+
+void require_table(const Tensor& own, const Rotation& rotation) {
+  if (!own.empty()) require_tensor("rope", "table", own, rotation.table.shape());
+}
+
 void record_cpu(Batch& batch, const VariantKernel& kernel, const RopeTensors& t,
                 const Rotation& rotation) {
   const std::int64_t tokens = t.x.shape()[0];
   Launch launch = rows_launch(batch.context(), kernel, tokens, rotation.half_dim(), test_rope);
   launch.cost = rope_cost(t.x.shape());
   launch.label = rotation.label();
-  batch.launch(std::move(launch), t.y, t.x, rotation.positions, rotation.table, tokens,
+  batch.launch(std::move(launch), t.y, t.x, rotation.positions, table_of(t.table, rotation), tokens,
                static_cast<std::int32_t>(t.x.shape()[1]),
                static_cast<std::int32_t>(t.x.shape().last()), rotation.half_dim(),
                rotation.stride(), rotation.partner(), rotation.sign());
@@ -97,8 +106,10 @@ void record_portable(Batch& batch, VariantKernel kernel, const RopeTensors& t,
   if (!in_place) arguments.emplace_back(t.x);
   if (of_two) arguments.emplace_back(more.y);
   if (of_two && !in_place) arguments.emplace_back(more.x);
+  arguments.insert(arguments.end(), {rotation.positions, table_of(t.table, rotation)});
+  if (of_two) arguments.emplace_back(table_of(more.table, rotation));
   arguments.insert(arguments.end(),
-                   {rotation.positions, rotation.table, pairs, static_cast<std::uint32_t>(heads),
+                   {pairs, static_cast<std::uint32_t>(heads),
                     static_cast<std::uint32_t>(more_heads), static_cast<std::uint32_t>(width)});
   add_rotation(arguments, rotation);
   if (in_place) kernel.flags.push_back("IN_PLACE");
@@ -136,6 +147,7 @@ void require_parts(const RopeOfParts& t, const Rotation& rotation) {
   require_tensor("rope", "values", t.values, of_keys, type);
   require_tensor("rope", "key_parts", t.key_parts, shape, type);
   require_tensor("rope", "value_parts", t.value_parts, shape, type);
+  require_table(t.key_table, rotation);
   for (const Tensor* part : {&t.key_parts, &t.value_parts}) {
     for (const Tensor* output : {&t.queries, &t.keys, &t.values}) {
       require(!overlap(*part, *output), "rope: parts must not overlap the outputs");
@@ -174,7 +186,9 @@ void record_rope_of_two(Batch& batch, const RopeTensors& first, const RopeTensor
   require_shapes(second.y, second.x, positions, table);
   require(second.x.type() == first.x.type(), "rope: both x must have the same type, got {} and {}",
           first.x.text(), second.x.text());
-  record_either(batch, first, second, {positions, table, layout, direction});
+  const Rotation rotation{positions, table, layout, direction};
+  for (const RopeTensors* each : {&first, &second}) require_table(each->table, rotation);
+  record_either(batch, first, second, rotation);
 }
 
 void record_rope_of_parts(Batch& batch, const RopeOfParts& t, const Tensor& positions,
@@ -194,6 +208,7 @@ void record_rope_of_parts(Batch& batch, const RopeOfParts& t, const Tensor& posi
                                   t.value_parts,
                                   positions,
                                   table,
+                                  table_of(t.key_table, rotation),
                                   pairs,
                                   static_cast<std::uint32_t>(tokens),
                                   static_cast<std::uint32_t>(heads),

@@ -24,6 +24,7 @@ void record_rope(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& p
 
 struct RopeTensors {
   Tensor y, x;
+  Tensor table = {};  // of the shape of the call's, for these tensors in its place; empty: that one
 };
 
 // The same for two tensors with equal token counts, head dims and types: queries and keys. One
@@ -39,6 +40,7 @@ struct RopeOfParts {
   Tensor queries;                 // [T, H, E], rotated in place
   Tensor keys, values;            // [T, G, E], overwritten
   Tensor key_parts, value_parts;  // [T, H, E]
+  Tensor key_table = {};          // of keys, if it is not the call's; of the same shape
 };
 
 // keys = the rotated sums, values = the sums, of the parts of a head's H / G query heads, added in

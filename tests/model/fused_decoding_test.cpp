@@ -98,8 +98,13 @@ class FusedDecodingTest : public testing::TestWithParam<test::FamilyModel> {
   // Models whose blocks have no such form, and why.
   static std::string refusal() {
     const std::map<std::string, std::string> refusals{
+        {"gemma2", "scores are soft-capped"},
         {"lfm2", "a block is not attention and a gated feed-forward"},
         {"llama", "a layer other than q, k and v has a bias"},
+        {"mixtral", "a block is not attention and a gated feed-forward"},
+        {"ministral3", "queries are multiplied by their position"},
+        {"qwen3_moe", "a block is not attention and a gated feed-forward"},
+        {"qwen3_moe_plain", "a block is not attention and a gated feed-forward"},
     };
     const auto found = refusals.find(GetParam().name);
     return found == refusals.end() ? "" : found->second;

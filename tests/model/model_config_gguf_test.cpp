@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "clora/model/configuration/model_config.hpp"
@@ -131,8 +132,8 @@ TEST(GgufConfig, NamesAMissingKey) {
 
 TEST(GgufConfig, RefusesWhatItCannotCompute) {
   CLORA_EXPECT_ERROR(read(gguf_of("mamba")), ErrorCode::unsupported, "'mamba'");
-  CLORA_EXPECT_ERROR(read(gguf_of("llama").add_integer("llama.expert_count", 8)),
-                     ErrorCode::unsupported, "mixtures of experts");
+  CLORA_EXPECT_ERROR(read(gguf_of("qwen2").add_integer("qwen2.expert_count", 8)),
+                     ErrorCode::unsupported, "qwen2.expert_count = 8");
   CLORA_EXPECT_ERROR(read(gguf_of("llama").add_integer("llama.rope.dimension_count", 8)),
                      ErrorCode::unsupported, "rotating 8 of 16");
   CLORA_EXPECT_ERROR(read(gguf_of("llama").add_integer("llama.attention.value_length", 8)),
@@ -159,6 +160,43 @@ TEST(GgufConfig, ReadsTheAttentionFactorOfItsRope) {
   CLORA_EXPECT_ERROR(to_hugging_face_json(config), ErrorCode::unsupported, "attn_factor of 1.5");
   CLORA_EXPECT_ERROR(read(gguf_of("llama").add_number("llama.rope.scaling.attn_factor", -1)),
                      ErrorCode::invalid_file, "attn_factor must be above 0, got -1");
+}
+
+TEST(GgufConfig, ReadsTheRopeAndTheTemperatureOfMinistral3) {
+  GgufBytes gguf_bytes = gguf_of("mistral3");
+  gguf_bytes.add_text("mistral3.rope.scaling.type", "yarn");
+  gguf_bytes.add_number("mistral3.rope.scaling.factor", 16);
+  gguf_bytes.add_integer("mistral3.rope.scaling.original_context_length", 32);
+  gguf_bytes.add_number("mistral3.attention.temperature_scale", 0.5F);
+  EXPECT_NEAR(read(gguf_bytes).rope.scaling.attention_factor, 0.1 * std::log(16) + 1, 1e-12);
+  gguf_bytes.add_number("mistral3.rope.scaling.yarn_log_multiplier", 0.5F);
+  const ModelConfig config = read(gguf_bytes);
+  EXPECT_NEAR(config.rope.scaling.attention_factor,
+              (0.1 * std::log(16) + 1) / (0.05 * std::log(16) + 1), 1e-12);
+  EXPECT_EQ(config.rope.temperature, (QueryTemperature{.scale = 0.5, .length = 32}));
+  EXPECT_TRUE(config.unread_keys.empty());
+  gguf_bytes.add_integer("mistral3.attention.temperature_length", 64);
+  CLORA_EXPECT_ERROR(read(gguf_bytes), ErrorCode::unsupported,
+                     "mistral3.attention.temperature_length is 64, which must be the original "
+                     "context length, 32");
+}
+
+TEST(GgufConfig, ReadsTheSoftCapsOfGemma2) {
+  GgufBytes gguf_bytes = gguf_of("gemma2");
+  const ModelConfig by_default = read(gguf_bytes);
+  EXPECT_EQ(attention_of(by_default).soft_cap, 50);
+  EXPECT_EQ(by_default.logit_soft_cap, 30);
+  EXPECT_EQ(attention_of(by_default).window, 4096);
+  EXPECT_EQ(attentions_of(by_default)[1]->window, std::nullopt);
+  EXPECT_EQ(attention_of(by_default).scale, 0.25);
+  gguf_bytes.add_number("gemma2.attn_logit_softcapping", 2.5F);
+  gguf_bytes.add_number("gemma2.final_logit_softcapping", 1.5F);
+  gguf_bytes.add_integer("gemma2.attention.sliding_window", 7);
+  const ModelConfig config = read(gguf_bytes);
+  EXPECT_EQ(attention_of(config).soft_cap, 2.5);
+  EXPECT_EQ(config.logit_soft_cap, 1.5);
+  EXPECT_EQ(attention_of(config).window, 7);
+  EXPECT_TRUE(config.unread_keys.empty());
 }
 
 // Factors that are those of a llama3 rope do not hide the other factor.

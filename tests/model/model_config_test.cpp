@@ -201,6 +201,74 @@ TEST(HuggingFaceConfig, RefusesKeysOfARopeThatItDoesNotCompute) {
   EXPECT_EQ(rope("linear", "finetuned", true).rope.scaling.factor, 2);
 }
 
+json ministral_json() {
+  return with(qwen_json("ministral3"), "rope_parameters",
+              {{"rope_type", "yarn"},
+               {"rope_theta", 1e6},
+               {"factor", 16.0},
+               {"original_max_position_embeddings", 32},
+               {"max_position_embeddings", 512},
+               {"mscale", 1.0},
+               {"mscale_all_dim", 0.5},
+               {"llama_4_scaling_beta", 0.1}});
+}
+
+TEST(HuggingFaceConfig, ReadsTheTemperatureOfMinistral3sQueries) {
+  const ModelConfig config = read(ministral_json());
+  EXPECT_EQ(config.rope.temperature, (QueryTemperature{.scale = 0.1, .length = 32}));
+  EXPECT_EQ(attention_of(config).rope, config.rope);
+  EXPECT_EQ(config.rope.scaling.kind, RopeScaling::Kind::yarn);
+  EXPECT_NEAR(config.rope.scaling.attention_factor,
+              (0.1 * std::log(16) + 1) / (0.05 * std::log(16) + 1), 1e-12);
+  EXPECT_EQ(query_factor(config.rope, 31), 1);
+  EXPECT_NEAR(query_factor(config.rope, 95), 1 + 0.1 * std::log(3), 1e-12);
+  EXPECT_EQ(query_factor(of_keys(config.rope), 95), 1);
+}
+
+TEST(HuggingFaceConfig, RefusesATemperatureThatIsIncompleteOrOfAnotherFamily) {
+  json object = ministral_json();
+  object["rope_parameters"]["llama_4_scaling_beta"] = -0.5;
+  CLORA_EXPECT_ERROR(read(object), ErrorCode::invalid_file, "0 or more, got -0.5");
+  object["rope_parameters"].erase("llama_4_scaling_beta");
+  CLORA_EXPECT_ERROR(read(object), ErrorCode::invalid_file,
+                     "the key rope_parameters.llama_4_scaling_beta is missing");
+  object.erase("rope_parameters");
+  CLORA_EXPECT_ERROR(read(object), ErrorCode::invalid_file, "the key rope_parameters is missing");
+  json llama = ministral_json();
+  llama["model_type"] = "llama";
+  CLORA_EXPECT_ERROR(read(llama), ErrorCode::unsupported,
+                     "rope_parameters.llama_4_scaling_beta = 0.1 is not supported");
+}
+
+TEST(HuggingFaceConfig, ReadsTheSoftCapsOfGemma2) {
+  const json plain = qwen_json("gemma2");
+  const ModelConfig config = read(plain);
+  EXPECT_EQ(attention_of(config, 0).soft_cap, 50);
+  EXPECT_EQ(attention_of(config, 1).soft_cap, 50);
+  EXPECT_EQ(config.logit_soft_cap, 30);
+  EXPECT_EQ(windows_of(config), (Windows{4096, std::nullopt}));
+  EXPECT_EQ(attention_of(config).scale, 1.0 / 16);
+  EXPECT_EQ(read(with(plain, "attn_logit_softcapping", 7.5)).blocks[1], [&] {
+    BlockSpec block = config.blocks[1];
+    std::get<AttentionLayerSpec>(block[0].f).soft_cap = 7.5;
+    return block;
+  }());
+  EXPECT_EQ(attention_of(read(with(plain, "attn_logit_softcapping", nullptr))).soft_cap, 0);
+  EXPECT_EQ(read(with(plain, "final_logit_softcapping", nullptr)).logit_soft_cap, 0);
+  EXPECT_EQ(read(with(plain, "final_logit_softcapping", 4.5)).logit_soft_cap, 4.5);
+  CLORA_EXPECT_ERROR(read(with(plain, "final_logit_softcapping", -1)), ErrorCode::invalid_file,
+                     "the soft cap of logits must be 0 (none) or more, got -1");
+  CLORA_EXPECT_ERROR(read(with(plain, "attn_logit_softcapping", -2)), ErrorCode::invalid_file,
+                     "the soft cap of scores must be 0 (none) or more, got -2");
+}
+
+TEST(HuggingFaceConfig, RefusesMultimodalModelsByTheirTextModel) {
+  const json whole = {{"model_type", "mistral3"}, {"text_config", ministral_json()}};
+  CLORA_EXPECT_ERROR(read(whole), ErrorCode::unsupported,
+                     "'mistral3' is a multimodal model, and only text models are supported; store "
+                     "its text model ('ministral3') on its own");
+}
+
 TEST(HuggingFaceConfig, RefusesEveryKeyThatChangesTheMathematicsByName) {
   for (const char* key : {"attention_multiplier",
                           "residual_multiplier",
@@ -327,8 +395,10 @@ TEST(HuggingFaceConfig, IsTheSameAfterBeingWrittenAndRead) {
   mixed["use_sliding_window"] = true;
   mixed["layer_types"] = {"sliding_attention", "full_attention"};
   const json biased = with(with(llama_json(), "attention_bias", true), "mlp_bias", true);
-  for (const json& object :
-       {llama_json(), qwen, llama3, mistral, qwen_json("qwen2"), mixed, biased}) {
+  json uncapped = with(qwen_json("gemma2"), "attn_logit_softcapping", nullptr);
+  uncapped["final_logit_softcapping"] = nullptr;
+  for (const json& object : {llama_json(), qwen, llama3, mistral, qwen_json("qwen2"), mixed, biased,
+                             ministral_json(), qwen_json("gemma2"), uncapped}) {
     const ModelConfig first = read(object);
     const json written = json::parse(to_hugging_face_json(first).dump());
     const ModelConfig second = read(written);
@@ -339,6 +409,8 @@ TEST(HuggingFaceConfig, IsTheSameAfterBeingWrittenAndRead) {
     EXPECT_EQ(second.rope.scaling, first.rope.scaling);
     EXPECT_EQ(second.blocks, first.blocks);
     EXPECT_EQ(second.tied_head, first.tied_head);
+    EXPECT_EQ(second.logit_soft_cap, first.logit_soft_cap);
+    EXPECT_EQ(second.rope, first.rope);
     EXPECT_EQ(second.eos_ids, first.eos_ids);
     EXPECT_EQ(second.bos_id, first.bos_id);
   }

@@ -156,14 +156,20 @@ TEST(Families, RefuseContextsThatAreLongerThanTheirRopeWasLoadedFor) {
 }
 
 // The format has neither Gemma's scale nor its pattern of layers.
-TEST(Families, HaveTheLogitsOfTheSettingsThatReadersAssumeInAGgufFileOfGemma3) {
+class GemmaGguf : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Families, GemmaGguf, testing::Values("gemma2", "gemma3_text"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST_P(GemmaGguf, HasTheLogitsOfTheSettingsThatReadersAssume) {
   const std::vector<test::FamilyModel> models = test::family_models();
-  const auto found = std::ranges::find(models, "gemma3_text", &test::FamilyModel::name);
+  const auto found = std::ranges::find(models, GetParam(), &test::FamilyModel::name);
   ASSERT_NE(found, models.end());
   test::FamilyModel assumed = *found;
   json& config = assumed.reference.at("config");
   config["query_pre_attn_scalar"] = config.at("head_dim");
-  for (json& type : config.at("layer_types")) type = "sliding_attention";
+  if (assumed.name == "gemma3_text") {
+    for (json& type : config.at("layer_types")) type = "sliding_attention";
+  }
   const test::TemporaryFolder folder;
   test::write_family_model(folder / "model", assumed);
   test::write_family_gguf(folder / "m.gguf", *found);

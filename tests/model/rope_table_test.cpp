@@ -61,5 +61,17 @@ TEST(RopeTable, IsMultipliedByItsAttentionFactor) {
   for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_FLOAT_EQ(scaled[i], 1.5F * plain[i]);
 }
 
+TEST(RopeTable, OfQueriesIsMultipliedByTheTemperatureOfItsPosition) {
+  RopeSpec rope{.base = 100, .width = 4, .scaling = {}};
+  const std::vector<float> of_keys = make_rope_table(8, rope);
+  EXPECT_EQ(of_keys, make_rope_table(8, rope_frequencies(rope)));
+  rope.temperature = QueryTemperature{.scale = 0.5, .length = 3};
+  const std::vector<float> of_queries = make_rope_table(8, rope);
+  for (std::size_t i = 0; i < of_keys.size(); ++i) {
+    const double factor = 1 + 0.5 * std::log(1 + std::floor(static_cast<double>(i / 4) / 3));
+    EXPECT_NEAR(of_queries[i], factor * double{of_keys[i]}, 1e-6) << i;
+  }
+}
+
 }  // namespace
 }  // namespace clora

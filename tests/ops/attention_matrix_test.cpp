@@ -26,6 +26,7 @@ struct Problem {
   AttentionSizes n;
   Floats q, k, v, dy;
   Ints first, last;
+  float soft_cap = 0;
 
   Problem(AttentionSizes sizes, Ints begins, Ints ends)
       : n(sizes), first(std::move(begins)), last(std::move(ends)) {
@@ -83,7 +84,9 @@ class AttentionMatrix : public testing::Test {
                .v = uploaded(keys, p.v),
                .first = test::upload(context_, {queries[0]}, p.first),
                .last = test::upload(context_, {queries[0]}, p.last),
-               .scale = p.scale()}};
+               .scale = p.scale(),
+               .soft_cap = p.soft_cap}};
+    forward.spec.soft_cap = p.soft_cap;
     Batch batch(context_);
     record_attention_matrix(batch, forward, emulated, tile);
     if (p.n.T != p.n.Tk) {
@@ -123,12 +126,13 @@ class AttentionMatrix : public testing::Test {
              DType type = DType::f32, MatrixUnit unit = MatrixUnit::mma) {
     const Results got = run(p, tile, type, unit);
     const auto q = to_double(p.q), k = to_double(p.k), v = to_double(p.v);
-    const auto want = test::attention_reference(p.n, q, k, v, p.first, p.last, p.scale());
+    const auto want =
+        test::attention_reference(p.n, q, k, v, p.first, p.last, p.scale(), p.soft_cap);
     expect_close(got.y, want.y, 0x1p-7, what + ": y");
     expect_close(got.log_sum_exp, want.log_sum_exp, 1e-5, what + ": log_sum_exp");
     if (p.n.T != p.n.Tk) return;
-    const auto gradients =
-        test::attention_backward_reference(p.n, to_double(p.dy), q, k, v, p.first, p.scale());
+    const auto gradients = test::attention_backward_reference(p.n, to_double(p.dy), q, k, v,
+                                                              p.first, p.scale(), p.soft_cap);
     expect_close(got.dq, gradients.dq, 0x1p-6, what + ": dq");
     expect_close(over_heads(got.dk, p.n), gradients.dk, 0x1p-6, what + ": dk");
     expect_close(over_heads(got.dv, p.n), gradients.dv, 0x1p-6, what + ": dv");
@@ -144,6 +148,13 @@ TEST_F(AttentionMatrix, MatchesTheFormulaForPackedDocumentsAndGroupedHeads) {
   }
   check(packed({140}, 3, 1, 64), "one document");
   check(packed({32, 32}, 1, 1, 16), "documents of whole blocks");
+}
+
+TEST_F(AttentionMatrix, CapsScoresSoftly) {
+  Problem p = packed({31, 1, 70, 2, 33}, 4, 2, 32);
+  p.soft_cap = 0.7F;
+  check(p, "mma");
+  check(p, "xmx", kTile, DType::bf16, MatrixUnit::xmx);
 }
 
 TEST_F(AttentionMatrix, TakesAndGivesHalves) {

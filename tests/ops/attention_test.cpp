@@ -47,7 +47,7 @@ struct Problem {
   AttentionSizes n;
   Floats q, k, v, dy;
   Ints first, last;
-  float scale;
+  float scale, soft_cap = 0;
 
   Problem(AttentionSizes sizes, Ints begins, Ints ends)
       : n(sizes),
@@ -61,9 +61,15 @@ struct Problem {
 
   AttentionInputs inputs(Context& context, DType type = DType::f32) const {
     const Shape rows = shape_of(n.T, n.H, n.E), keys = shape_of(n.Tk, n.G, n.E);
-    return {uploaded(context, rows, q, type),       uploaded(context, keys, k, type),
-            uploaded(context, keys, v, type),       test::upload(context, {rows[0]}, first),
-            test::upload(context, {rows[0]}, last), scale};
+    return {uploaded(context, rows, q, type),
+            uploaded(context, keys, k, type),
+            uploaded(context, keys, v, type),
+            test::upload(context, {rows[0]}, first),
+            test::upload(context, {rows[0]}, last),
+            scale,
+            {},
+            0,
+            soft_cap};
   }
   // The problem with the values that tensors of these types store.
   Problem stored_as(const Types& types) const {
@@ -95,11 +101,11 @@ struct Problem {
   }
   test::AttentionResult reference() const {
     return test::attention_reference(n, to_double(q), to_double(k), to_double(v), first, last,
-                                     scale);
+                                     scale, soft_cap);
   }
   test::QkvGradients gradients() const {
     return test::attention_backward_reference(n, to_double(dy), to_double(q), to_double(k),
-                                              to_double(v), first, scale);
+                                              to_double(v), first, scale, soft_cap);
   }
 };
 
@@ -197,6 +203,13 @@ const std::vector<Heads> kHeads = {{1, 1, 1},  {2, 2, 5},   {8, 4, 8},   {3, 1, 
 const std::vector<std::size_t> kHeadDims = {16, 32, 64};
 // Head dims for tests with NaNs: on Hopper's matrix units a weight of zero times NaN is NaN.
 const std::vector<std::size_t> kNarrowWidths = {16, 32};
+
+// q, k and v, then y, dy, and the gradients.
+const std::vector<Types> kTypes = {{DType::bf16, DType::bf16, DType::bf16, DType::bf16},
+                                   {DType::f16, DType::f16, DType::f16, DType::f16},
+                                   {DType::f16, DType::f32, DType::f32, DType::f32},
+                                   {DType::f32, DType::f16, DType::bf16, DType::f16},
+                                   {DType::bf16, DType::f16, DType::f16, DType::f16}};
 
 TEST_P(Attention, MatchesTheFormulaForPackedDocuments) {
   for (const auto& [H, G, E] : kHeads) {
@@ -343,13 +356,17 @@ TEST_P(Attention, GivesTheSameBitsAgain) {
   EXPECT_EQ(a.dv, b.dv);
 }
 
-TEST(AttentionReference, BackwardMatchesCentralDifferences) {
-  const Problem p = packed({1, 4, 2}, 4, 2, 3);
+class AttentionReference : public testing::TestWithParam<float> {};
+INSTANTIATE_TEST_SUITE_P(Caps, AttentionReference, testing::Values(0.0F, 0.7F));
+
+TEST_P(AttentionReference, BackwardMatchesCentralDifferences) {
+  Problem p = packed({1, 4, 2}, 4, 2, 3);
+  p.soft_cap = GetParam();
   const test::QkvGradients want = p.gradients();
   const std::vector<double> q = to_double(p.q), k = to_double(p.k), v = to_double(p.v);
   const auto loss = [&](std::span<const double> a, std::span<const double> b,
                         std::span<const double> c) {
-    const auto y = test::attention_reference(p.n, a, b, c, p.first, p.last, p.scale).y;
+    const auto y = test::attention_reference(p.n, a, b, c, p.first, p.last, p.scale, p.soft_cap).y;
     return std::inner_product(y.begin(), y.end(), p.dy.begin(), 0.0);
   };
   const auto by_q = [&](const std::vector<double>& x) { return loss(x, k, v); };
@@ -358,6 +375,50 @@ TEST(AttentionReference, BackwardMatchesCentralDifferences) {
   expect_close(want.dq, test::central_differences(by_q, q), 1e-7, "dq");
   expect_close(want.dk, test::central_differences(by_k, k), 1e-7, "dk");
   expect_close(want.dv, test::central_differences(by_v, v), 1e-7, "dv");
+}
+
+// Scores are up to 4. Each cap and head dim is another program, so there are few.
+TEST_P(Attention, CapsScoresSoftly) {
+  for (const auto& [H, G, E] : std::vector<Heads>{{2, 2, 5}, {4, 2, 32}, {3, 1, 64}}) {
+    Problem p = packed({31, 1, 70, 2, 133}, H, G, E);
+    p.soft_cap = 0.7F;
+    check_forward(p, fmt::format("H {} G {} E {}", H, G, E));
+    check_backward(p, fmt::format("H {} G {} E {}", H, G, E));
+    for (const std::size_t T : {1, 5, 17}) {
+      Problem few = cached(T, 77, 100, H, G, E);
+      few.soft_cap = 0.7F;
+      check_forward(few, fmt::format("T {} H {} G {} E {}", T, H, G, E));
+    }
+  }
+  for (const Types& types : {kTypes.front(), kTypes[3]}) {
+    Problem p = packed({60, 1, 50}, 4, 2, 32);
+    p.soft_cap = 0.7F;
+    check_forward(p, name_of(types), types);
+    check_backward(p, name_of(types), types);
+  }
+}
+
+// Scores of a row are all near the cap, and their gradients vanish.
+TEST_P(Attention, CapsScoresFarBeyondTheCap) {
+  Problem p = packed({90}, 2, 1, 32);
+  if (!p.affordable()) GTEST_SKIP() << "not with CLORA_TEST_SIZES=small";
+  for (float& x : p.q) x *= 40;
+  p.soft_cap = 0.7F;
+  const Problem same = rounds(p) ? p.cast_to_bf16(GetParam()) : p;
+  expect_close(forward(p).y, same.reference().y, rounds(p) ? 0x1p-7 : 1e-4, "y");
+}
+
+TEST_P(Attention, KeepsANaNOfOneDocumentOutOfTheOthersWithACap) {
+  for (const std::size_t E : {5, 32}) {
+    Problem p = packed({20, 45}, 2, 1, E);
+    p.soft_cap = 0.7F;
+    const Floats want = forward(p).y;
+    std::fill_n(p.k.begin(), 20 * E, std::numeric_limits<float>::quiet_NaN());
+    const Floats got = forward(p).y;
+    const auto begin = static_cast<std::ptrdiff_t>(20 * 2 * E);
+    EXPECT_TRUE(std::isnan(got.front())) << "E " << E;
+    EXPECT_TRUE(std::equal(got.begin() + begin, got.end(), want.begin() + begin)) << "E " << E;
+  }
 }
 
 TEST_P(Attention, BackwardMatchesTheFormulaForPackedDocuments) {
@@ -455,13 +516,6 @@ TEST_P(Attention, LeavesPartsOfKeysGradientsThatAddUpToThem) {
   }
 }
 
-// q, k and v, then y, dy, and the gradients.
-const std::vector<Types> kTypes = {{DType::bf16, DType::bf16, DType::bf16, DType::bf16},
-                                   {DType::f16, DType::f16, DType::f16, DType::f16},
-                                   {DType::f16, DType::f32, DType::f32, DType::f32},
-                                   {DType::f32, DType::f16, DType::bf16, DType::f16},
-                                   {DType::bf16, DType::f16, DType::f16, DType::f16}};
-
 TEST_P(Attention, MatchesTheFormulaForEveryTypeOfActivations) {
   for (const auto& [H, G, E] : std::vector<Heads>{{2, 2, 5}, {4, 2, 16}, {4, 2, 64}, {2, 1, 128}}) {
     for (const Types& types : kTypes) {
@@ -517,6 +571,8 @@ TEST_P(Attention, RefusesTensorsThatDoNotMatch) {
     return test::error_of([&] { record_attention(batch, y, logs, inputs); });
   };
   using testing::HasSubstr;
+  EXPECT_THAT(message([](auto& in) { in.soft_cap = -1; }),
+              HasSubstr("the soft cap must be 0 (none) or more, got -1"));
   EXPECT_THAT(message([](auto& in) { in.q = {}; }),
               HasSubstr("q must be f32, bf16 or f16 [T, H, E]"));
   EXPECT_THAT(message([](auto& in) { in.k = in.first; }), HasSubstr("k must be [Tk, G, 8]"));

@@ -19,6 +19,7 @@
 #include "clora/ops/rowwise/layer_norm.hpp"
 #include "clora/ops/rowwise/rms_norm.hpp"
 #include "clora/ops/rowwise/rope.hpp"
+#include "clora/ops/rowwise/soft_cap.hpp"
 #include "clora/ops/rowwise/softmax.hpp"
 #include "clora/ops/rowwise/swiglu.hpp"
 #include "clora/ops/sample.hpp"
@@ -60,8 +61,10 @@ AttentionInputs attention_inputs(SelfTest& t, std::int64_t rows, std::int64_t wi
           .scale = 0.25F};
 }
 
-void attention(SelfTest& t, std::int64_t rows, bool backward, std::int64_t width = 16) {
-  const AttentionInputs in = attention_inputs(t, rows, width);
+void attention(SelfTest& t, std::int64_t rows, bool backward, std::int64_t width = 16,
+               float soft_cap = 0) {
+  AttentionInputs in = attention_inputs(t, rows, width);
+  in.soft_cap = soft_cap;
   const Tensor y = t.output(in.q.shape());
   const Tensor logs = t.output({rows, 2});
   record_attention(t.batch(), y, logs, in);
@@ -361,6 +364,24 @@ std::vector<Family> families() {
       {"attention_backward_cpu",
        {"attention_backward_cpu.cl"},
        [](SelfTest& t) { attention(t, 70, true); }},
+      {"attention_forward_cpu capped",
+       {"attention_lanes_cpu.clh", "CAP_SCORES(s, LN_2);", ""},
+       [](SelfTest& t) { attention(t, 70, false, 16, 0.1F); }},
+      {"attention_forward_bf16_cpu capped",
+       {"attention_lanes_cpu.clh", "CAP_SCORES(s, LN_2);", ""},
+       [](SelfTest& t) { attention(t, 70, false, 32, 0.1F); },
+       Variant::avx512_bf16},
+      {"attention_backward_cpu capped",
+       {"attention_backward_cpu.cl", "CAP_GRADIENTS(gradient, score, LN_2);", ""},
+       [](SelfTest& t) { attention(t, 70, true, 16, 0.1F); }},
+      {"attention_backward_bf16_cpu capped",
+       {"attention_backward_bf16_cpu.cl", "CAP_GRADIENTS(change, weight##_score, LN_2);", ""},
+       [](SelfTest& t) { attention(t, 70, true, 32, 0.1F); },
+       Variant::avx512_bf16,
+       kBf16Tolerance},
+      {"attention_decode_cpu capped",
+       {"attention_decode_cpu.clh", "CAP_SCORES(s, 1.0f)", "CAP_SCORES(s, 0.5f)"},
+       [](SelfTest& t) { attention(t, 5, false, 16, 0.1F); }},
       {"cache_append_cpu",
        {"attention_decode_cpu.cl"},
        [](SelfTest& t) {
@@ -370,15 +391,33 @@ std::vector<Family> families() {
       {"cross_entropy_loss",
        {"cross_entropy_cpu.cl"},
        [](SelfTest& t) {
-         record_cross_entropy(t.batch(), t.output({5}), {}, t.input({5, 40}), t.input({5}, kIds),
-                              {});
+         record_cross_entropy(t.batch(), t.output({5}), {}, {t.input({5, 40}), t.input({5}, kIds)});
        }},
       {"cross_entropy_gradient",
        {"cross_entropy_cpu.cl"},
        [](SelfTest& t) {
-         record_cross_entropy(t.batch(), t.output({5}), t.output({5, 40}), t.input({5, 40}),
-                              t.input({5}, kIds), t.input({1}));
+         record_cross_entropy(t.batch(), t.output({5}), t.output({5, 40}),
+                              {t.input({5, 40}), t.input({5}, kIds), t.input({1})});
        }},
+      {"cross_entropy_gradient capped",
+       {"cross_entropy_cpu.cl", "CAP_GRADIENTS(d, x, 1.0f);", ""},
+       [](SelfTest& t) {
+         record_cross_entropy(t.batch(), t.output({5}), t.output({5, 40}),
+                              {.logits = t.input({5, 40}),
+                               .targets = t.input({5}, kIds),
+                               .weight = t.input({1}),
+                               .soft_cap = 0.5F});
+       }},
+      {"cross_entropy_loss capped",
+       {"cross_entropy_cpu.cl", "(max_logit - capped(row[target]))", "(max_logit - row[target])"},
+       [](SelfTest& t) {
+         record_cross_entropy(
+             t.batch(), t.output({5}), {},
+             {.logits = t.input({5, 40}), .targets = t.input({5}, kIds), .soft_cap = 0.5F});
+       }},
+      {"soft_cap",
+       {"soft_cap_cpu.cl", "capped16(vload16(i, x), cap)", "capped16(vload16(0, x), cap)"},
+       [](SelfTest& t) { record_soft_cap(t.batch(), t.changed(t.input({70'000})), 0.5F); }},
       {"sum_in_order",
        {"cross_entropy_cpu.cl", "for (; i + 16 <= count; i += 16)",
         "for (; i + 16 <= count; i += 32)"},

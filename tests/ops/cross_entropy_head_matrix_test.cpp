@@ -45,7 +45,8 @@ Results run(const Problem& p, Way way = {}) {
         .head = test::upload_as(context(), way.head_type, {p.vocabulary, p.width}, head),
         .targets = test::upload(context(), {p.rows}, p.targets),
         .weight = test::upload(context(), {1}, std::vector{p.weight}),
-        .entries_per_chunk = way.entries}},
+        .entries_per_chunk = way.entries,
+        .soft_cap = p.soft_cap}},
       {way.unit, true}, kTiles);
   batch.submit().wait();
   return {loss.values(), way.gradient ? dx.values() : std::vector<float>()};
@@ -63,6 +64,23 @@ TEST(HeadLossMatrix, IsCorrectHoweverFarTheTargetIsBelowTheLargestLogit) {
     test::expect_close(got.dx, p.dx, kBf16, "dx" + what);
     const Results alone = run(p, {.entries = entries, .gradient = false});
     test::expect_close(alone.loss, p.loss, 2e-6, "loss alone" + what);
+  }
+}
+
+// Logits of some hundreds and a cap of their size: losses are still beyond the range of one
+// reference. Then logits of about the cap.
+TEST(HeadLossMatrix, CapsTheLogitsSoftly) {
+  Problem small(70, 40, 304);
+  small = {40, test::exact_values(70 * 40, 1), test::exact_values(304 * 40, 2), small.targets};
+  for (const Problem& p : {test::with_large_losses(70, 304).capped(160), small.capped(2)}) {
+    for (const std::int64_t entries : {128, 0}) {
+      const std::string what = fmt::format(", cap {} by {}", p.soft_cap, entries);
+      const Results got = run(p, {.entries = entries});
+      test::expect_close(got.loss, p.loss, 4e-6, "loss" + what);
+      test::expect_close(got.dx, p.dx, kBf16, "dx" + what);
+      const Results alone = run(p, {.entries = entries, .gradient = false});
+      test::expect_close(alone.loss, p.loss, 4e-6, "loss alone" + what);
+    }
   }
 }
 

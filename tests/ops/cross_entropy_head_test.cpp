@@ -29,7 +29,8 @@ class HeadLoss : public test::OpTest {
             .head = test::upload(context(), {p.vocabulary, p.width}, p.head),
             .targets = test::upload(context(), {p.rows}, p.targets),
             .weight = {},
-            .rows_per_chunk = rows_per_chunk};
+            .rows_per_chunk = rows_per_chunk,
+            .soft_cap = p.soft_cap};
   }
 };
 INSTANTIATE_TEST_SUITE_P(Variants, HeadLoss, test::all_variants(), test::variant_name);
@@ -61,6 +62,31 @@ TEST_P(HeadLoss, GivesTheLossAloneWithoutWeightOrGradient) {
   const test::Output loss(context(), {p.rows});
   run([&](Batch& batch) { record_head_loss(batch, loss.tensor(), {}, inputs_of(p, 32)); });
   test::expect_close(loss.values(), p.loss, test::product_tolerance_of(GetParam(), 64), "loss");
+}
+
+// In chunks of rows and of entries; logits are up to 10, and in the second problem in the hundreds.
+TEST_P(HeadLoss, CapsTheLogitsSoftly) {
+  for (const float cap : {1.5F, 30.0F}) {
+    const Problem p = Problem(97, 48, 304).capped(cap);
+    if (!test::affords(p.rows * p.vocabulary * 48 / 4)) GTEST_SKIP() << "not with small sizes";
+    for (const std::int64_t chunk : {0, 64}) {
+      const test::Output loss(context(), {p.rows}), alone(context(), {p.rows});
+      const test::Output dx(context(), {p.rows, p.width});
+      run([&](Batch& batch) {
+        HeadLossInputs inputs = inputs_of(p, chunk);
+        inputs.entries_per_chunk = chunk;
+        record_head_loss(batch, alone.tensor(), {}, inputs);
+        inputs.weight = test::upload(context(), {1}, std::vector{p.weight});
+        record_head_loss(batch, loss.tensor(), dx.tensor(), inputs);
+      });
+      const std::string what = fmt::format(", cap {} by {}", cap, chunk);
+      const double tolerance = test::product_tolerance_of(GetParam(), 64);
+      test::expect_close(loss.values(), p.loss, tolerance, "loss" + what);
+      test::expect_close(alone.values(), p.loss, tolerance, "loss alone" + what);
+      test::expect_close(dx.values(), p.dx, test::product_tolerance_of(GetParam(), 512),
+                         "dx" + what);
+    }
+  }
 }
 
 TEST_P(HeadLoss, HoldsOneChunkOfLogitsOnly) {
@@ -97,7 +123,8 @@ LossAndGradients run_by_chunks(Context& context, const Problem& p, Way way = {})
                     .head = head,
                     .targets = test::upload(context, {p.rows}, p.targets),
                     .weight = test::upload(context, {1}, std::vector{p.weight}),
-                    .entries_per_chunk = entries});
+                    .entries_per_chunk = entries,
+                    .soft_cap = p.soft_cap});
   batch.submit().wait();
   return {loss.values(), gradient ? dx.values() : std::vector<float>()};
 }

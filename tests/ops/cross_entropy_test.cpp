@@ -31,15 +31,16 @@ struct Problem {
   std::int64_t rows, vocabulary;
   std::vector<float> logits;
   std::vector<std::int32_t> targets;
-  float weight = 0.25F;
+  float weight = 0.25F, soft_cap;
   reference::CrossEntropy want;
 
-  Problem(std::int64_t rows_, std::int64_t vocabulary_, float scale = 8)
+  Problem(std::int64_t rows_, std::int64_t vocabulary_, float scale = 8, float cap = 0)
       : rows(rows_),
         vocabulary(vocabulary_),
         logits(test::random_values(static_cast<std::size_t>(rows * vocabulary), 1, scale)),
         targets(some_targets(rows, vocabulary)),
-        want(reference::cross_entropy(test::to_double(logits), targets, weight)) {}
+        soft_cap(cap),
+        want(reference::cross_entropy(test::to_double(logits), targets, weight, double{cap})) {}
 };
 
 class CrossEntropy : public test::OpTest {
@@ -53,10 +54,12 @@ class CrossEntropy : public test::OpTest {
     const test::Output dlogits(context(), {p.rows, p.vocabulary}, type);
     std::vector<float> logits = p.logits;
     run([&](Batch& batch) {
-      record_cross_entropy(batch, loss.tensor(), dlogits.tensor(),
-                           test::upload_as(context(), type, {p.rows, p.vocabulary}, logits),
-                           test::upload(context(), {p.rows}, p.targets),
-                           test::upload(context(), {1}, std::vector{p.weight}));
+      record_cross_entropy(
+          batch, loss.tensor(), dlogits.tensor(),
+          {.logits = test::upload_as(context(), type, {p.rows, p.vocabulary}, logits),
+           .targets = test::upload(context(), {p.rows}, p.targets),
+           .weight = test::upload(context(), {1}, std::vector{p.weight}),
+           .soft_cap = p.soft_cap});
     });
     return {loss.values(), dlogits.values()};
   }
@@ -106,6 +109,64 @@ TEST_P(CrossEntropy, MatchesTheReferenceAtEverySize) {
   }
 }
 
+// Caps below, about and above the logits.
+TEST_P(CrossEntropy, CapsTheLogitsSoftly) {
+  for (const float cap : {2.0F, 8.0F, 30.0F}) {
+    for (const auto& [rows, vocabulary] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+             {1, 1}, {3, 7}, {5, 16}, {6, 17}, {9, 64}, {7, 65}, {3, 257}, {19, 1009}}) {
+      if (!test::affords(rows * vocabulary)) continue;
+      expect_reference(Problem(rows, vocabulary, 8, cap), test::tolerance_of(32));
+    }
+  }
+  // Far beyond the cap slopes vanish; their error is an ulp of 1.
+  expect_reference(Problem(4, 33, 500, 30), 1e-4);
+  Problem halves(9, 65, 8, 5);
+  halves.logits = test::stored_as(DType::f16, halves.logits);
+  halves.want =
+      reference::cross_entropy(test::to_double(halves.logits), halves.targets, halves.weight, 5);
+  expect_reference(halves, test::tolerance_of(32), DType::f16);
+}
+
+TEST_P(CrossEntropy, CapsTheLogitsOfALossAloneAndInPlace) {
+  const Problem p(6, 77, 8, 3);
+  const test::Output loss(context(), {p.rows}), again(context(), {p.rows});
+  const Tensor logits = test::upload(context(), {p.rows, p.vocabulary}, p.logits);
+  run([&](Batch& batch) {
+    const Tensor targets = test::upload(context(), {p.rows}, p.targets);
+    record_cross_entropy(batch, loss.tensor(), {},
+                         {.logits = logits, .targets = targets, .soft_cap = p.soft_cap});
+    record_cross_entropy(batch, again.tensor(), logits,
+                         {.logits = logits,
+                          .targets = targets,
+                          .weight = test::upload(context(), {1}, std::vector{p.weight}),
+                          .soft_cap = p.soft_cap});
+  });
+  test::expect_close(loss.values(), p.want.loss, test::tolerance_of(32), "loss alone");
+  test::expect_close(again.values(), p.want.loss, test::tolerance_of(32), "loss");
+  test::expect_close(context().read<float>(logits), p.want.dlogits, test::tolerance_of(32),
+                     "dlogits in place");
+}
+
+// A NaN stays in its row, and an unlabelled row has no gradient.
+TEST_P(CrossEntropy, ShowsANaNOfACappedRowOnlyThere) {
+  Problem p(5, 40, 8, 3);
+  p.logits[40 + 7] = std::numeric_limits<float>::quiet_NaN();
+  p.logits[4 * 40 + 3] = std::numeric_limits<float>::quiet_NaN();  // not labelled
+  const Results got = results_of(p);
+  for (std::size_t t = 0; t < 5; ++t) EXPECT_EQ(std::isnan(got.loss[t]), t == 1) << t;
+  for (std::size_t v = 0; v < 40; ++v) EXPECT_EQ(got.dlogits[4 * 40 + v], 0) << v;
+}
+
+TEST(CrossEntropyReference, OfACapIsTheDerivativeOfItsLoss) {
+  const Problem p(3, 7, 8, 3);
+  const auto loss = [&](const std::vector<double>& x) {
+    const auto of = reference::cross_entropy(x, p.targets, p.weight, 3).loss;
+    return double{p.weight} * std::accumulate(of.begin(), of.end(), 0.0);
+  };
+  test::expect_close(p.want.dlogits, test::central_differences(loss, test::to_double(p.logits)),
+                     1e-8, "analytic against numeric");
+}
+
 TEST_P(CrossEntropy, TakesAndGivesHalves) {
   for (const DType type : {DType::bf16, DType::f16}) {
     for (const auto& [rows, vocabulary] :
@@ -141,9 +202,9 @@ TEST_P(CrossEntropy, OverwritesTheLogitsInPlace) {
   const test::Output loss(context(), {p.rows});
   const Tensor logits = test::upload(context(), {p.rows, p.vocabulary}, p.logits);
   run([&](Batch& batch) {
-    record_cross_entropy(batch, loss.tensor(), logits, logits,
-                         test::upload(context(), {p.rows}, p.targets),
-                         test::upload(context(), {1}, std::vector{p.weight}));
+    record_cross_entropy(batch, loss.tensor(), logits,
+                         {logits, test::upload(context(), {p.rows}, p.targets),
+                          test::upload(context(), {1}, std::vector{p.weight}), p.soft_cap});
   });
   test::expect_close(loss.values(), p.want.loss, test::tolerance_of(16), "loss");
   test::expect_close(context().read<float>(logits), p.want.dlogits, test::tolerance_of(16),
@@ -155,8 +216,10 @@ TEST_P(CrossEntropy, GivesTheLossAloneWithTheSameValues) {
   const test::Output loss(context(), {p.rows});
   const Tensor logits = test::upload(context(), {p.rows, p.vocabulary}, p.logits);
   run([&](Batch& batch) {
-    record_cross_entropy(batch, loss.tensor(), {}, logits,
-                         test::upload(context(), {p.rows}, p.targets), {});
+    record_cross_entropy(batch, loss.tensor(), {},
+                         {.logits = logits,
+                          .targets = test::upload(context(), {p.rows}, p.targets),
+                          .soft_cap = p.soft_cap});
   });
   test::expect_close(loss.values(), p.want.loss, test::tolerance_of(16), "loss");
   EXPECT_EQ(context().read<float>(logits), p.logits);
@@ -176,9 +239,9 @@ TEST_P(CrossEntropy, GivesNaNForATargetBeyondTheVocabularyAndForNaNLogits) {
   const test::Output dlogits(context(), {3, 20});
   run([&](Batch& batch) {
     record_cross_entropy(batch, loss.tensor(), dlogits.tensor(),
-                         test::upload(context(), {3, 20}, logits),
-                         test::upload(context(), {3}, std::vector<std::int32_t>{20, 3, 0}),
-                         test::upload(context(), {1}, std::vector{1.0F}));
+                         {test::upload(context(), {3, 20}, logits),
+                          test::upload(context(), {3}, std::vector<std::int32_t>{20, 3, 0}),
+                          test::upload(context(), {1}, std::vector{1.0F})});
   });
   const auto got = loss.values();
   EXPECT_TRUE(std::isnan(got[0]));
@@ -220,7 +283,7 @@ TEST_P(CrossEntropy, RefusesShapesThatDoNotFit) {
                            const Tensor& w) {
     return test::error_of([&] {
       Batch batch(context());
-      record_cross_entropy(batch, l, d, x, y, w);
+      record_cross_entropy(batch, l, d, {x, y, w});
     });
   };
   EXPECT_THAT(message(loss, logits, weight, targets, weight),

@@ -19,6 +19,9 @@ constexpr std::string_view kKernels = R"CL(
 __kernel void exps(__global float* y, __global const float* x, int n) {
   for (int i = 0; i < n; i += 16) vstore16(exp16(vload16(0, x + i)), 0, y + i);
 }
+__kernel void tanhs(__global float* y, __global const float* x, int n) {
+  for (int i = 0; i < n; i += 16) vstore16(tanh16(vload16(0, x + i)), 0, y + i);
+}
 __kernel void reductions(__global float* y, __global const float* x) {
   y[0] = sum16(vload16(0, x));
   y[1] = max16(vload16(0, x));
@@ -95,6 +98,42 @@ TEST_F(Float16Math, ExpSaturatesOutsideAndKeepsNaN) {
   for (std::size_t i = 3; i < 5; ++i) EXPECT_NEAR(y[i] / std::exp(88.7), 1, 1e-5) << x[i];
   EXPECT_TRUE(std::isnan(y[5]));
   for (std::size_t i = 6; i < 16; ++i) EXPECT_EQ(y[i], 1.0F);
+}
+
+TEST_F(Float16Math, TanhIsWithinAFewUlpOverItsFullRange) {
+  constexpr int kSteps = 1 << 18;
+  std::vector<float> x(kSteps);
+  for (int i = 0; i < kSteps; ++i) {
+    const double all = 12.0 * i / kSteps - 6.0;
+    x[static_cast<std::size_t>(i)] = static_cast<float>(i % 2 == 0 ? all : 0.01 * all);
+  }
+  const std::vector<float> y = run("tanhs", kSteps, x, std::int32_t{kSteps});
+  double worst = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double want = std::tanh(double{x[i]});
+    worst = std::max(worst, std::abs(y[i] - want) / std::max(std::abs(want), 1e-30));
+  }
+  EXPECT_LT(worst, 2.5e-7);
+}
+
+TEST_F(Float16Math, TanhSaturatesAndKeepsNaN) {
+  if (context_->device().kind == DeviceKind::gpu) {
+    GTEST_SKIP() << "GPU kernels do not use tanh16, and NaNs of GPUs have other bits";
+  }
+  const float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> x(16, 0.0F);
+  x[0] = inf;
+  x[1] = -inf;
+  x[2] = 1e30F;
+  x[3] = -20.0F;
+  x[4] = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> y = run("tanhs", 16, x, std::int32_t{16});
+  EXPECT_EQ(y[0], 1);
+  EXPECT_EQ(y[1], -1);
+  EXPECT_EQ(y[2], 1);
+  EXPECT_EQ(y[3], -1);
+  EXPECT_TRUE(std::isnan(y[4]));
+  for (std::size_t i = 5; i < 16; ++i) EXPECT_EQ(y[i], 0.0F);
 }
 
 TEST_F(Float16Math, SumAndMaxSeeEveryLane) {

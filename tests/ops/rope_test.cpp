@@ -220,6 +220,63 @@ std::vector<double> sums_of_heads(const Case& parts, std::int64_t G) {
   return sums;
 }
 
+// The same case with the table of another base.
+Case with_faster_angles(Case c) {
+  for (std::size_t i = 0; i < c.table.size(); ++i) c.table[i] *= i % 2 == 0 ? 0.5F : -1.5F;
+  return c;
+}
+
+// Queries whose factor depends on their position have a table of their own.
+TEST_P(Rope, TurnsEachOfTwoTensorsByItsOwnTable) {
+  for (const DType type : {DType::f32, DType::bf16}) {
+    for (const RopeLayout layout : {RopeLayout::half_split, RopeLayout::interleaved}) {
+      Case many(11, 6, 24), few = with_faster_angles(Case(11, 2, 24));
+      const Tensor q = test::upload_as(context(), type, many.shape, many.x);
+      const Tensor k = test::upload_as(context(), type, few.shape, few.x);
+      const Output of_q(context(), many.shape, type), of_k(context(), few.shape, type);
+      const Output in_place(context(), few.shape, type);
+      run([&](Batch& b) {
+        const Tensor positions = test::upload(context(), {11}, many.positions);
+        const Tensor table = test::upload(context(), {kPositions, 12, 2}, many.table);
+        const Tensor own = test::upload(context(), {kPositions, 12, 2}, few.table);
+        record_rope_of_two(b, {of_q.tensor(), q}, {of_k.tensor(), k, own}, positions, table, layout,
+                           RopeDirection::forward);
+        record_rope_of_two(b, {q, q, table}, {k, k}, positions, own, layout,
+                           RopeDirection::backward);
+        b.copy(in_place.tensor(), k);
+      });
+      const double tolerance = 2 * kTolerance + test::rounding_of(type);
+      test::expect_close(of_q.values(), many.rotated(layout, 1), tolerance, "first");
+      test::expect_close(of_k.values(), few.rotated(layout, 1), tolerance, "second");
+      test::expect_close(in_place.values(), few.rotated(layout, -1), tolerance, "in place");
+    }
+  }
+}
+
+TEST_P(Rope, TurnsTheSumsOfKeysPartsByTheirOwnTable) {
+  constexpr std::int64_t H = 6, G = 2, E = 24;
+  const Case queries(11, H, E), parts(11, H, E), keys = with_faster_angles(Case(11, G, E));
+  const Output dq(context(), queries.shape), dk(context(), keys.shape), dv(context(), keys.shape);
+  run([&](Batch& b) {
+    const Tensor x = x_of(parts);
+    b.copy(dq.tensor(), x_of(queries));
+    record_rope_of_parts(b,
+                         {.queries = dq.tensor(),
+                          .keys = dk.tensor(),
+                          .values = dv.tensor(),
+                          .key_parts = x,
+                          .value_parts = x,
+                          .key_table = test::upload(context(), {kPositions, E / 2, 2}, keys.table)},
+                         test::upload(context(), {11}, queries.positions),
+                         test::upload(context(), {kPositions, E / 2, 2}, queries.table),
+                         RopeLayout::half_split, RopeDirection::backward);
+  });
+  const double tolerance = test::tolerance_of(8);
+  test::expect_close(dq.values(), queries.rotated(RopeLayout::half_split, -1), tolerance, "dq");
+  test::expect_close(dk.values(), keys.rotated(sums_of_heads(parts, G), RopeLayout::half_split, -1),
+                     tolerance, "dk");
+}
+
 struct Heads {
   std::int64_t H, G;
 };
@@ -282,6 +339,8 @@ TEST_P(Rope, RefusesPartsThatDoNotMatch) {
   EXPECT_THAT(message({q, k, v, of(2), more}), HasSubstr("key_parts must be f32 [4, 6, 6]"));
   EXPECT_THAT(message({q, k, v, parts, of(2)}), HasSubstr("value_parts must be f32 [4, 6, 6]"));
   EXPECT_THAT(message({q, k, v, parts, q}), HasSubstr("parts must not overlap"));
+  EXPECT_THAT(message({q, k, v, parts, more, table.rows(0, 49)}),
+              HasSubstr("table must be f32 [50, 3, 2], got f32 [49, 3, 2]"));
   EXPECT_EQ(b.commands(), 0U);
 }
 

@@ -15,7 +15,7 @@ struct HeadLossProblem {
   std::int64_t rows, width, vocabulary;
   std::vector<float> x, head;
   std::vector<std::int32_t> targets;
-  float weight = 0.125F;
+  float weight = 0.125F, soft_cap = 0;
   std::vector<double> loss, dx;
 
   // x and the head as given; `of` holds the targets of all rows.
@@ -41,6 +41,14 @@ struct HeadLossProblem {
     solve();
   }
 
+  // The same with a soft cap of the logits.
+  HeadLossProblem capped(float cap) const {
+    HeadLossProblem copy = *this;
+    copy.soft_cap = cap;
+    copy.solve();
+    return copy;
+  }
+
  private:
   void solve() {
     const auto at = [](auto& m, std::int64_t i) -> auto& { return m[static_cast<std::size_t>(i)]; };
@@ -52,7 +60,7 @@ struct HeadLossProblem {
         }
       }
     }
-    const auto all = reference::cross_entropy(logits, targets, weight);
+    const auto all = reference::cross_entropy(logits, targets, weight, double{soft_cap});
     loss = all.loss;
     dx.assign(x.size(), 0);
     for (std::int64_t t = 0; t < rows; ++t) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -62,7 +63,8 @@ class ReferenceTransformer {
     norm(x, weight_of("", config_.final_norm));
     const auto head = weights_.find("lm_head.weight");
     Matrix y = product(x, head == weights_.end() ? embeddings() : head->second, ids.size());
-    for (double& value : y) value *= config_.logit_scale;
+    for (double& value : y)
+      value = soft_capped(value * config_.logit_scale, config_.logit_soft_cap);
     return y;
   }
 
@@ -158,6 +160,11 @@ class ReferenceTransformer {
     }
   }
 
+  // 0: no cap.
+  static double soft_capped(double x, double cap) {
+    return cap == 0 ? x : cap * std::tanh(x / cap);
+  }
+
   static Matrix attention(const Matrix& q, const Matrix& k, const Matrix& v, std::size_t rows,
                           const AttentionLayerSpec& spec) {
     const auto width = static_cast<std::size_t>(spec.head_dim);
@@ -176,7 +183,7 @@ class ReferenceTransformer {
           for (std::size_t e = 0; e < width; ++e) {
             dot += q[(t * heads + h) * width + e] * k[(s * kv_heads + g) * width + e];
           }
-          p.push_back(dot * scale);
+          p.push_back(soft_capped(dot * scale, spec.soft_cap));
         }
         const double row_max = *std::ranges::max_element(p);
         double sum = 0;
@@ -245,6 +252,9 @@ class ReferenceTransformer {
     if (spec.k_norm) norm(qkv[1], weight_of(prefix, *spec.k_norm));
     rotate(qkv[0], rows, head_dim, spec.rope);
     rotate(qkv[1], rows, head_dim, spec.rope);
+    for (std::size_t i = 0; i < qkv[0].size() && spec.rope; ++i) {
+      qkv[0][i] *= query_factor(*spec.rope, static_cast<std::int64_t>(i / queries));
+    }
     Matrix y = attention(qkv[0], qkv[1], qkv[2], rows, spec);
     for (std::size_t i = 0; i < gate.size(); ++i) y[i] /= 1 + std::exp(-gate[i]);
     return linear(y, rows, prefix + spec.o.names.hugging_face);
@@ -297,6 +307,16 @@ class ReferenceTransformer {
   }
 
   Matrix sub_layer(const Matrix& h, std::size_t rows, const std::string& prefix,
+                   const MlpLayerSpec& spec) const {
+    Matrix y = linear(h, rows, prefix + spec.up.names.hugging_face);
+    for (double& value : y) {
+      const double exact = value / 2 * (1 + std::erf(value / std::sqrt(2.0)));
+      value = spec.form == GeluForm::exact ? exact : reference::gelu(value);
+    }
+    return linear(y, rows, prefix + spec.down.names.hugging_face);
+  }
+
+  Matrix sub_layer(const Matrix& h, std::size_t rows, const std::string& prefix,
                    const ShortConvLayerSpec& spec) const {
     const Matrix bcx = linear(h, rows, prefix + spec.in.names.hugging_face);
     reference::ShortConvProblem conv = conv_of(prefix, spec.taps, rows);
@@ -319,6 +339,41 @@ class ReferenceTransformer {
       for (std::size_t c = 0; c < C; ++c) conv.taps.push_back(stored[c * W + W - 1 - lag]);
     }
     return conv;
+  }
+
+  // The numbers of the experts of a row, in descending order of their probabilities p.
+  static std::vector<std::size_t> chosen(std::span<const double> p, std::size_t count) {
+    std::vector<std::size_t> order(p.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t i) { return p[i]; });
+    order.resize(count);
+    return order;
+  }
+
+  Matrix sub_layer(const Matrix& h, std::size_t rows, const std::string& prefix,
+                   const ExpertsLayerSpec& spec) const {
+    const auto experts = static_cast<std::size_t>(spec.experts());
+    const std::size_t width = h.size() / rows;
+    Matrix p = linear(h, rows, prefix + spec.router.names.hugging_face), y(h.size());
+    for (std::size_t t = 0; t < rows; ++t) {
+      const auto of_row = std::span(p).subspan(t * experts, experts);
+      const double row_max = *std::ranges::max_element(of_row);
+      double sum = 0, of_chosen = 0;
+      for (double& value : of_row) sum += value = std::exp(value - row_max);
+      for (double& value : of_row) value /= sum;
+      const auto ids = chosen(of_row, static_cast<std::size_t>(spec.used));
+      for (const std::size_t e : ids) of_chosen += of_row[e];
+      const Matrix x(h.begin() + static_cast<std::ptrdiff_t>(t * width),
+                     h.begin() + static_cast<std::ptrdiff_t>((t + 1) * width));
+      for (const std::size_t e : ids) {
+        const FeedForwardLayerSpec expert{
+            spec.function, spec.gate[e], spec.up[e], {}, spec.down[e]};
+        const Matrix out = sub_layer(x, 1, prefix, expert);
+        const double weight = spec.normalises ? of_row[e] / of_chosen : of_row[e];
+        for (std::size_t i = 0; i < width; ++i) y[t * width + i] += weight * out[i];
+      }
+    }
+    return y;
   }
 
   ModelConfig config_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <map>
 #include <set>
 #include <span>
 #include <stdexcept>
@@ -124,12 +125,32 @@ void add_entry(GgufBytes& gguf, const std::string& key, const json& value) {
 void add_tensor(GgufBytes& gguf, const std::string& name, const Shape& shape,
                 const std::vector<float>& values) {
   std::vector<std::uint64_t> dimensions;
-  for (std::size_t i = shape.rank(); i-- > 0;) {
+  for (int i = shape.rank(); i-- > 0;) {
     dimensions.push_back(static_cast<std::uint64_t>(shape[i]));
   }
   std::string bytes;
   for (const float value : values) append_scalar(bytes, value);
   gguf.add_tensor(name, dimensions, 0, bytes);
+}
+
+// The number of the expert of a tensor such as model.layers.0.mlp.experts.12.up_proj.weight.
+std::size_t expert_of(const std::string& name) {
+  constexpr std::string_view kExperts = ".experts.";
+  return std::stoul(name.substr(name.find(kExperts) + kExperts.size()));
+}
+
+// Experts' matrices of one role, which a GGUF file has as one tensor, by their numbers.
+struct Stack {
+  Shape shape;
+  std::map<std::size_t, std::vector<float>> matrices;
+};
+
+void add_stack(GgufBytes& gguf, const std::string& name, const Stack& stack) {
+  std::vector<float> all;
+  for (const auto& [number, values] : stack.matrices) {
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  add_tensor(gguf, name, {std::ssize(stack.matrices), stack.shape[0], stack.shape[1]}, all);
 }
 
 }  // namespace
@@ -170,6 +191,8 @@ void write_family_gguf(const std::filesystem::path& path, const FamilyModel& mod
   const std::set<std::string> reversed(negative_exp.begin(), negative_exp.end());
   const auto squeeze = notes.value("squeeze", std::vector<std::string>());
   const std::set<std::string> squeezed(squeeze.begin(), squeeze.end());
+  const bool stacks_experts = notes.value("stack", false);
+  std::map<std::string, Stack> stacks;
   GgufBytes gguf;
   for (const auto& [key, value] : model.reference.at("gguf").items()) add_entry(gguf, key, value);
   for (const auto& [name, gguf_name] : model.reference.at("gguf_tensors").items()) {
@@ -189,8 +212,15 @@ void write_family_gguf(const std::filesystem::path& path, const FamilyModel& mod
     if (const auto heads = permuted.value(name, 0); heads > 0) {
       values = interleaved(values, shape[0], heads);
     }
-    add_tensor(gguf, gguf_name, shape, values);
+    if (stacks_experts && name.find(".experts.") != std::string::npos) {
+      Stack& stack = stacks[gguf_name.get<std::string>()];
+      stack.shape = shape;
+      stack.matrices[expert_of(name)] = values;
+    } else {
+      add_tensor(gguf, gguf_name, shape, values);
+    }
   }
+  for (const auto& [name, stack] : stacks) add_stack(gguf, name, stack);
   for (const auto& [name, list] : extra.items()) {
     const auto values = list.get<std::vector<float>>();
     add_tensor(gguf, name, {static_cast<std::int64_t>(values.size())}, values);
