@@ -100,8 +100,8 @@ __kernel void delta_rule_gates(__global float* restrict gates,
 }
 
 // inverse = (I + A)^-1, where scores are A without its factors beta.
-INLINED void write_inverse(__global float* restrict inverse, __global const float* restrict scores,
-                           __global const float* restrict beta) {
+INLINED void write_inverse(__global float* inverse, __global const float* scores,
+                           __global const float* beta) {
   EACH_OF_GROUP(block, CHUNK / LANES) {
     const int c0 = block * LANES;
     for (int i = 0; i < CHUNK; ++i) {
@@ -115,10 +115,10 @@ INLINED void write_inverse(__global float* restrict inverse, __global const floa
 }
 
 // out = inverse (scale x), of [CHUNK, pad].
-INLINED void write_inverse_product(__global float* restrict out,
-                                   __global const float* restrict inverse,
-                                   __global const float* restrict scale,
-                                   __global const float* restrict x, int pad) {
+INLINED void write_inverse_product(__global float* out,
+                                   __global const float* inverse,
+                                   __global const float* scale,
+                                   __global const float* x, int pad) {
   EACH_OF_GROUP(tile, CHUNK / ROWS * (pad / LANES)) {
     const int i0 = tile / (pad / LANES) * ROWS, c0 = tile % (pad / LANES) * LANES;
     lanes acc[ROWS];

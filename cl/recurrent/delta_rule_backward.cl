@@ -96,9 +96,9 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void delta_rule_back
 }
 
 // out = scale_i factor x_i S^T of the chunk's rows, with S [K_PAD, V_PAD]: [CHUNK, K_PAD].
-INLINED void write_rows_of_state(__global float* restrict out, __global const float* restrict x,
-                                 __global const float* restrict state,
-                                 __global const float* restrict scale, float factor) {
+INLINED void write_rows_of_state(__global float* out, __global const float* x,
+                                 __global const float* state,
+                                 __global const float* scale, float factor) {
   EACH_OF_GROUP(tile, CHUNK / 4 * (K_PAD / 4)) {
     const int i0 = tile / (K_PAD / 4) * 4, d0 = tile % (K_PAD / 4) * 4;
     float products[16];
@@ -111,9 +111,9 @@ INLINED void write_rows_of_state(__global float* restrict out, __global const fl
 
 // out += x y [CHUNK, K_PAD], where x is lower triangular, with its rows or transposed; y is scaled
 // by rows if `scale` is given.
-INLINED void add_rows(__global float* restrict out, __global const float* restrict x,
-                      bool transposed, __global const float* restrict y,
-                      __global const float* restrict scale) {
+INLINED void add_rows(__global float* out, __global const float* x,
+                      bool transposed, __global const float* y,
+                      __global const float* scale) {
   EACH_OF_GROUP(tile, CHUNK / ROWS * (K_PAD / LANES)) {
     const int i0 = tile / (K_PAD / LANES) * ROWS, c0 = tile % (K_PAD / LANES) * LANES;
     lanes acc[ROWS];
@@ -131,13 +131,13 @@ INLINED void add_rows(__global float* restrict out, __global const float* restri
 }
 
 // da and db of the chunk's rows from dG and dbeta, by one item.
-INLINED void write_gate_gradients(__global STORED(TYPE)* restrict da,
-                                  __global STORED(TYPE)* restrict db,
-                                  __global const STORED(TYPE)* restrict a,
-                                  __global const float* restrict d_log_decay,
-                                  __global const float* restrict d_beta,
-                                  __global const float* restrict beta, float rate, float dt_bias,
-                                  float of_last, __global const int* restrict rows, int chunk,
+INLINED void write_gate_gradients(__global STORED(TYPE)* da,
+                                  __global STORED(TYPE)* db,
+                                  __global const STORED(TYPE)* a,
+                                  __global const float* d_log_decay,
+                                  __global const float* d_beta,
+                                  __global const float* beta, float rate, float dt_bias,
+                                  float of_last, __global const int* rows, int chunk,
                                   int h, int T) {
   float sum = of_last;
   for (int i = CHUNK - 1; i >= 0; --i) {
