@@ -2,6 +2,8 @@
 // heads on rows of one document.
 #include "clora/ops/recurrent/delta_rule.hpp"
 
+#include <cmath>
+
 #include "bench/support/op_bench.hpp"
 #include "tests/reference/delta_rule_reference.hpp"
 
@@ -19,14 +21,14 @@ struct Problem {
         dy({T, heads.values()}, 4),
         rate({heads.value_heads}, 5),
         dt_bias({heads.value_heads}, 6) {
-    for (float& value : rate.values) value = -0.1F - std::abs(value);
-    p = {heads, doubles(rate), doubles(dt_bias),
+    for (std::size_t i = 0; i < rate.floats.size(); ++i) {
+      rate.floats[i] = -0.1F - std::abs(rate.floats[i]);
+      rate.values[i] = double{rate.floats[i]};
+    }
+    p = {heads, rate.values, dt_bias.values,
          std::vector<std::int32_t>(static_cast<std::size_t>(T), 0)};
   }
-  static std::vector<double> doubles(const Operand& of) {
-    return {of.values.begin(), of.values.end()};
-  }
-  reference::DeltaRuleValues values() const { return {doubles(qkv), doubles(a), doubles(b)}; }
+  reference::DeltaRuleValues values() const { return {qkv.values, a.values, b.values}; }
   DeltaRuleInputs inputs(BufferSet& set) const {
     return {.heads = p.heads,
             .qkv = set.input(qkv),
@@ -57,7 +59,7 @@ void backward(OpBench& bench, std::int64_t T, const DeltaRuleHeads& heads) {
   bench.cost = delta_rule_backward_cost(T, heads);
   bench.tolerance = 1e-4;
   const auto values = problem.values();
-  const auto want = reference::DeltaRule(problem.p, values).backward(Problem::doubles(problem.dy));
+  const auto want = reference::DeltaRule(problem.p, values).backward(problem.dy.values);
   bench.record([&](BufferSet& set) {
     const Tensor dqkv = set.output(problem.qkv.shape), da = set.output(problem.a.shape);
     const Tensor db = set.output(problem.b.shape);

