@@ -16,9 +16,8 @@ RecordedModel::RecordedModel(Recording& recording, const ModelInputs& inputs)
   const LanguageModel& model = recording.model();
   Batch& batch = recording.batch();
   const Tensor x = rows_of_stream(recording.rows(), "embeddings");
-  record_embedding(batch, x, inputs.ids, model.embeddings());
-  const auto scale = static_cast<float>(model.config().embedding_scale);
-  if (scale != 1) record_add(batch, x, {}, x, scale);
+  record_embedding(batch, x, inputs.ids, model.embeddings(),
+                   static_cast<float>(model.config().embedding_scale));
   const bool fused = inputs.fused_blocks && inputs.fused_blocks(x);
   selected_rows_ = fused ? x : record_blocks(x);
   if (!inputs.selected.empty()) {
@@ -62,10 +61,11 @@ void RecordedModel::record_layer(ResidualLayer& layer, const Tensor& y, const Te
   if (plain) return layer.f->record_forward(y, h, layer.x);
   layer.output = recording_.activation(layer.x.shape(), "sub-layer");
   layer.f->record_forward(layer.output, h, {});
-  const Tensor normed = weights.post_norm.empty()
-                            ? layer.output
-                            : recording_.rms_norm(layer.output, weights.post_norm, "post norm");
-  record_add(recording_.batch(), y, layer.x, normed, weights.multiplier);
+  if (weights.post_norm.empty()) {
+    return record_add(recording_.batch(), y, layer.x, layer.output, weights.multiplier);
+  }
+  record_rms_norm(recording_.batch(), y, layer.output, weights.post_norm, recording_.epsilon(),
+                  {layer.x, weights.multiplier});
 }
 
 RecordedModel::StreamGradient RecordedModel::record_output_backward(const Tensor& doutput,
