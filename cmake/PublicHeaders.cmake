@@ -36,6 +36,9 @@ set(CLORA_PUBLIC_HEADERS
   ops/attention/attention.hpp
   ops/attention/attention_window.hpp
   ops/decode/decode_layers.hpp
+  ops/experts/combine.hpp
+  ops/experts/grouped_gemm.hpp
+  ops/experts/router.hpp
   ops/gemm/bf16_rows.hpp
   ops/gemm/epilogue.hpp
   ops/gemm/gemm.hpp
@@ -44,6 +47,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/loss/cross_entropy.hpp
   ops/quant/quant.hpp
   ops/quant/weight.hpp
+  ops/recurrent/short_conv.hpp
   ops/roofline_peaks/roofline_peaks.hpp
   ops/rowwise/add.hpp
   ops/rowwise/cast.hpp
@@ -55,6 +59,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/rowwise/rope.hpp
   ops/rowwise/soft_cap.hpp
   ops/rowwise/softmax.hpp
+  ops/rowwise/gelu.hpp
   ops/rowwise/swiglu.hpp
   lora/adapter.hpp
   lora/merge.hpp

@@ -60,6 +60,7 @@ Adapter::Adapter(Context& context, std::vector<AdapterModule> modules, AdapterCo
   require(config_.dropout >= 0 && config_.dropout < 1, "adapter: dropout must be in [0, 1), got {}",
           config_.dropout);
   place_modules();
+  sort_paths();
 }
 
 void Adapter::place_modules() {
@@ -99,9 +100,17 @@ void Adapter::initialise(std::uint64_t seed) {
 }
 
 const AdapterModule* Adapter::find(std::string_view path) const {
-  const auto found = std::ranges::find_if(
-      modules_, [&](const AdapterModule& module) { return module.site.path == path; });
-  return found == modules_.end() ? nullptr : &*found;
+  const auto path_of = [this](std::size_t i) -> std::string_view { return modules_[i].site.path; };
+  const auto at = std::ranges::lower_bound(by_path_, path, {}, path_of);
+  return at == by_path_.end() || path_of(*at) != path ? nullptr : &modules_[*at];
+}
+
+// Models with experts have ten thousands of modules.
+void Adapter::sort_paths() {
+  by_path_.resize(modules_.size());
+  std::iota(by_path_.begin(), by_path_.end(), std::size_t{0});
+  std::ranges::stable_sort(
+      by_path_, {}, [this](std::size_t i) -> std::string_view { return modules_[i].site.path; });
 }
 
 Tensor Adapter::view(const Tensor& flat, std::size_t offset, Shape shape) {

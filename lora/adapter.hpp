@@ -96,10 +96,12 @@ class Adapter {
  private:
   static Tensor view(const Tensor& flat, std::size_t offset, Shape shape);
   void place_modules();
+  void sort_paths();
 
   Context* context_;
   AdapterConfig config_;
   std::vector<AdapterModule> modules_;
+  std::vector<std::size_t> by_path_;  // the modules in the order of their paths
   Tensor parameters_;
   Tensor gradients_;
 };

@@ -1,4 +1,4 @@
-"""Model folders of random bf16 weights in the shapes of Qwen2.5: config.json and model.safetensors,
+"""Model folders of random bf16 weights in the shapes of real models: config.json and model.safetensors,
 which clora and transformers can open. Times do not depend on the values, and nothing is downloaded.
 Uses Python's standard library only; the speed is that of the disk.
 
@@ -25,25 +25,40 @@ class Shape:
     key_heads: int
     vocabulary: int
     tied: bool
-
-    @property
-    def head_dim(self):
-        return self.hidden_size // self.heads
+    family: str = "qwen2"
+    head_dim: int = 64
 
 
 SHAPES = {"qwen2.5-0.5b": Shape(896, 4864, 24, 14, 2, 151936, True),
-          "qwen2.5-7b": Shape(3584, 18944, 28, 28, 4, 152064, False),
+          "qwen2.5-7b": Shape(3584, 18944, 28, 28, 4, 152064, False, head_dim=128),
+          "qwen3-0.6b": Shape(1024, 3072, 28, 16, 8, 151936, True, "qwen3", 128),
+          "gemma3-1b": Shape(1152, 6912, 26, 4, 1, 262144, True, "gemma3_text", 256),
           "tiny": Shape(128, 256, 2, 2, 1, 512, True)}
+
+# What config.json has besides the sizes.
+FAMILIES = {
+    "qwen2": {"architectures": ["Qwen2ForCausalLM"], "hidden_act": "silu", "rope_theta": 1e6,
+              "use_sliding_window": False},
+    "qwen3": {"architectures": ["Qwen3ForCausalLM"], "hidden_act": "silu", "rope_theta": 1e6,
+              "attention_bias": False},
+    "gemma3_text": {"architectures": ["Gemma3ForCausalLM"], "rope_theta": 1e6,
+                    "hidden_activation": "gelu_pytorch_tanh", "rope_local_base_freq": 1e4,
+                    "query_pre_attn_scalar": 256, "sliding_window": 512,
+                    "sliding_window_pattern": 6}}
+NORMS = {"qwen2": ("input_layernorm", "post_attention_layernorm"),
+         "qwen3": ("input_layernorm", "post_attention_layernorm"),
+         "gemma3_text": ("input_layernorm", "post_attention_layernorm",
+                         "pre_feedforward_layernorm", "post_feedforward_layernorm")}
 
 
 def config(shape):
-    return {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2",
+    return {"model_type": shape.family, "head_dim": shape.head_dim,
             "hidden_size": shape.hidden_size, "intermediate_size": shape.intermediate_size,
             "num_hidden_layers": shape.layers, "num_attention_heads": shape.heads,
             "num_key_value_heads": shape.key_heads, "vocab_size": shape.vocabulary,
-            "rms_norm_eps": 1e-6, "rope_theta": 1e6, "max_position_embeddings": 32768,
-            "tie_word_embeddings": shape.tied, "hidden_act": "silu", "torch_dtype": "bfloat16",
-            "use_sliding_window": False}
+            "rms_norm_eps": 1e-6, "max_position_embeddings": 32768,
+            "tie_word_embeddings": shape.tied, "torch_dtype": "bfloat16",
+            **FAMILIES[shape.family]}
 
 
 def layer_tensors(shape, layer):
@@ -58,9 +73,11 @@ def layer_tensors(shape, layer):
                "mlp.down_proj": (shape.hidden_size, shape.intermediate_size)}
     for name, sizes in linears.items():
         yield f"model.layers.{layer}.{name}.weight", sizes
-        if name[-6:] in ("q_proj", "k_proj", "v_proj"):
+        if shape.family == "qwen2" and name[-6:] in ("q_proj", "k_proj", "v_proj"):
             yield f"model.layers.{layer}.{name}.bias", sizes[:1]
-    for norm in ("input_layernorm", "post_attention_layernorm"):
+    for norm in ("self_attn.q_norm", "self_attn.k_norm") if shape.family != "qwen2" else ():
+        yield f"model.layers.{layer}.{norm}.weight", (shape.head_dim,)
+    for norm in NORMS[shape.family]:
         yield f"model.layers.{layer}.{norm}.weight", (shape.hidden_size,)
 
 
@@ -106,7 +123,8 @@ def write_weights(file, shape):
     for name, sizes in tensors(shape):
         left = 2 * elements(sizes)
         if "norm" in name:
-            file.write(bf16(1.0) * (left // 2))
+            stored = 0.0 if shape.family == "gemma3_text" else 1.0  # Gemma's files: less 1
+            file.write(bf16(stored) * (left // 2))
             continue
         begin = 2 * generator.randrange(VALUES)
         period = memoryview(twice)[begin:begin + len(values)]

@@ -2,34 +2,42 @@
 // group of ops between which all work-groups must wait. In order, for each layer:
 //
 //   decode_heads      h = rms_norm(x);  q, k, v = h w^T + bias;  q, k rotated;  k, v to the cache
+//   decode_head_norms q, k normalised and then rotated, if the model has norms of heads
 //   (attention_decode.cl)                y = attention(q, keys, values)
-//   decode_residual   x += y w_o^T
-//   decode_gates      h = rms_norm(x);  hidden = silu(h w_gate^T) (h w_up^T)
-//   decode_residual   x += hidden w_down^T
+//   decode_residual   x += multiplier y w_o^T
+//   decode_gates      h = rms_norm(x);  hidden = silu(h w_gate^T) (h w_up^T), or gelu (-D GELU)
+//   decode_residual   x += multiplier hidden w_down^T
+//   decode_post_norm  after decode_residual, if the model normalises these outputs: then that one
+//                     writes output = y w^T, and this one x += multiplier rms_norm(output)
 //
-// decode_begin, before the first layer: copies x, the position and its row of the rope table.
+// decode_begin, before the first layer, for each rope: copies x, the position and its row of the
+// rope table.
 // With -D ADAPTED a product has an adapter's term, of its own rank R or none:
 //   decode_shrink     s = input a^T, for all matrices with that input
 //   y = h w^T + scale s u,  a [R, inputs], u [R, outputs]
 //
-// Shapes  x [D]; rope_table [P, E / 2, 2]; keys, values [S, G, E]; weights [outputs, inputs];
-//         state: all else (decode_row.clh), and the layers' norms [D] and biases of q, k, v
-//         [(H + 2 G) E], since each memory argument lengthens a launch
+// Shapes  x [D]; rope_table [P, W / 2, 2]; keys, values [S, G, E]; weights [outputs, inputs];
+//         state: all else (decode_row.clh), the angles of each rope [W / 2, 2], and the layers'
+//         norms [D], [E] and biases of q, k, v [(H + 2 G) E], since each memory argument lengthens
+//         a launch
 // Types   weights one type of quant.clh, all else f32; position [1] i32
 // Work    a team of `lanes` neighbouring items, a power of two from 8, owns a pair of rows of w
 //         that belong together: the two elements of a head that rope rotates, gate and up, or else
 //         two neighbours. Items read interleaved vectors of eight elements; the first item of a
 //         team stores the result. decode_shrink: a team owns a row of a. decode_begin: an item owns
-//         an element
+//         an element. decode_head_norms: a group owns a head. decode_post_norm: one group
 // Local   sums [3, GROUP]
 // Cost    reads every weight once; a launch is bound by its latency
 // Numerics  f32 fma in lanes' sums, then over the lanes: the same bits every run. rms_norm's scale
 //         multiplies the sums of the products, not the row. REQUIRES: D, F and H E multiples of 8
 //! clc: build GROUP=128 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q8_0}
 //! clc: build GROUP=128 WEIGHT_TYPE=WEIGHT_BF16 ADAPTED
+//! clc: build GROUP=128 WEIGHT_TYPE=WEIGHT_F32 GELU
 //! clc: budget on gfx90a registers<=128 spills=0
 #include "decode/decode_row.clh"
+#include "group_reduce.clh"
 #include "quant/quant_vec8.clh"
+#include "rowwise/gate_function.clh"
 
 #ifndef GROUP
 #error "GROUP: work-items of a group, a power of two"
@@ -151,10 +159,10 @@ float norm_scale(Sums total, DecodeRow row) {
 
 __kernel void decode_begin(__global float* state, __global const float* x,
                            __global const int* position, __global const float* rope_table,
-                           DecodeRow row) {
+                           DecodeRow row, uint angles) {
   const uint i = (uint)get_global_id(0);
   if (i < row.D) state[row.x + i] = x[i];
-  if (i < row.E) state[row.angles + i] = rope_table[(size_t)position[0] * row.E + i];
+  if (i < row.W) state[angles + i] = rope_table[(size_t)position[0] * row.W + i];
   if (i == 0) state[row.position] = (float)position[0];  // exact: S is at most 2^24
 }
 
@@ -186,38 +194,43 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_shrink(
   if (place.lane == 0 && place.there) state[row.s + place.pair] = total.first;
 }
 
-// norm: the layer's offset in state of its norm; bias: of its biases of q, k and v.
+// Offsets in state: norm of the layer's norm, bias of its biases of q, k and v, angles of its rope,
+// or 0: heads are not rotated here.
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_heads(
     __global float* state, __global const uchar* w_q, __global const uchar* w_k,
     __global const uchar* w_v,
     ADAPTER_ARGUMENT(u_q) ADAPTER_ARGUMENT(u_k) ADAPTER_ARGUMENT(u_v) __global float* keys,
-    __global float* values, DecodeRow row RANKS_ARGUMENT, uint norm, uint bias, uint lanes) {
+    __global float* values, DecodeRow row RANKS_ARGUMENT, uint norm, uint bias, uint angles,
+    uint lanes) {
   __local float scratch[3 * GROUP];
   const uint H = row.H, G = row.G, half_dim = row.E / 2;
   const Place place = place_of((H + 2 * G) * half_dim, lanes);
   const uint head = place.pair / half_dim;
   // clc: allow index-overflow of a number of pairs
-  const uint angle = place.pair - head * half_dim;
+  const uint i = place.pair - head * half_dim;  // the pair in its head: one that rope rotates,
+  const int is_rotated = i < row.W / 2;         // or two neighbours
+  const uint column = is_rotated ? i : 2 * i, apart = is_rotated ? row.W / 2 : 1;
   const int matrix = head < H ? 0 : head < H + G ? 1 : 2;
   const uint own = matrix == 0 ? head : matrix == 1 ? head - H : head - H - G;
   // clc: allow index-overflow of a number of rows
-  const uint n = own * row.E + angle;  // the first row of the pair
+  const uint n = own * row.E + column;  // the first row of the pair
   __global const uchar* w = matrix == 0 ? w_q : matrix == 1 ? w_k : w_v;
   // What the result needs besides the sums, loaded before the barriers.
   // clc: allow index-overflow of a number of rows
-  __global const float* biases = state + bias + head * row.E + angle;
-  const float bias_a = biases[0], bias_b = biases[half_dim];
-  const float c = matrix == 2 ? 1.0f : state[row.angles + 2 * angle];
-  const float s = matrix == 2 ? 0.0f : state[row.angles + 2 * angle + 1];
+  __global const float* biases = state + bias + head * row.E + column;
+  const float bias_a = biases[0], bias_b = biases[apart];
+  const int turns = matrix < 2 && is_rotated && angles > 0;
+  const float c = turns ? state[angles + 2 * i] : 1.0f;
+  const float s = turns ? state[angles + 2 * i + 1] : 0.0f;
   const uint position = (uint)(int)state[row.position];
   Sums sums = {0.0f, 0.0f, 0.0f};
 #ifdef ADAPTED
   __global const float* u = matrix == 0 ? u_q : matrix == 1 ? u_k : u_v;
   const uint before = matrix == 0 ? 0 : matrix == 1 ? ranks.rank[0] : ranks.rank[0] + ranks.rank[1];
   sums = low_rank(ranks.rank[matrix], ranks.scale[matrix], state + row.s + before, u,
-                  (matrix == 0 ? H : G) * row.E, n, n + half_dim, place);
+                  (matrix == 0 ? H : G) * row.E, n, n + apart, place);
 #endif
-  sums = add_products(sums, weight_row(w, n, row.D), weight_row(w, n + half_dim, row.D),
+  sums = add_products(sums, weight_row(w, n, row.D), weight_row(w, n + apart, row.D),
                       state + row.x, state + norm, row.D, place);
   const Sums total = team_total(sums, place, scratch);
   if (place.lane > 0 || !place.there) return;
@@ -230,7 +243,35 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_heads(
     out = (matrix == 1 ? keys : values) + (size_t)position * G * row.E;
   }
   out[n] = a * c - b * s;
-  out[n + half_dim] = a * s + b * c;
+  out[n + apart] = a * s + b * c;
+}
+
+// norms: the offset in state of the norms of q's and then k's heads, [2, E]; angles: as above.
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_head_norms(
+    __global float* state, __global float* keys, DecodeRow row, uint norms, uint angles) {
+  __local float scratch[GROUP];
+  const uint unit = (uint)get_group_id(0), item = (uint)get_local_id(0);
+  const int is_q = unit < row.H;
+  const uint position = (uint)(int)state[row.position];
+  // Not a return: pocl 3.1 compiles one before a barrier wrongly, even if the whole group returns.
+  const uint E = is_q || position < row.S ? row.E : 0;
+  // clc: allow index-overflow of heads
+  __global float* head = is_q ? state + row.q + unit * E
+                              : keys + ((size_t)position * row.G + unit - row.H) * E;
+  __global const float* w = state + norms + (is_q ? 0 : E);
+  float squares = 0.0f;
+  for (uint e = item; e < E; e += GROUP) squares = fma(head[e], head[e], squares);
+  const float scale = rsqrt(group_sum(squares, scratch) / (float)row.E + row.epsilon);
+  for (uint i = item; i < E / 2; i += GROUP) {
+    const int is_rotated = i < row.W / 2;
+    const uint first = is_rotated ? i : 2 * i, second = first + (is_rotated ? row.W / 2 : 1);
+    const float a = head[first] * scale * w[first], b = head[second] * scale * w[second];
+    const int turns = is_rotated && angles > 0;
+    const float c = turns ? state[angles + 2 * i] : 1.0f;
+    const float s = turns ? state[angles + 2 * i + 1] : 0.0f;
+    head[first] = a * c - b * s;
+    head[second] = a * s + b * c;
+  }
 }
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_gates(
@@ -253,20 +294,21 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_gates(
   if (place.lane > 0 || !place.there) return;
   const float factor = norm_scale(total, row);
   const float gate = total.first * factor, up = total.second * factor;
-  state[row.hidden + n] = gate / (1.0f + exp(-gate)) * up;
+  state[row.hidden + n] = gate / (1.0f + exp(-GATE_EXPONENT(gate))) * up;
 }
 
-// input: an offset in state. K: its elements.
+// input: an offset in state. K: its elements. adds: whether x is added to; else output is written.
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_residual(
     __global float* state, __global const uchar* w,
-    ADAPTER_ARGUMENT(u) DecodeRow row RANKS_ARGUMENT, uint input, uint K, uint lanes) {
+    ADAPTER_ARGUMENT(u) DecodeRow row RANKS_ARGUMENT, uint input, uint K, uint adds, uint lanes) {
   __local float scratch[3 * GROUP];
   const Place place = place_of(row.D / 2, lanes);
   const uint n = 2 * place.pair;
-  __global float* x = state + row.x + n;
+  __global float* x = state + (adds ? row.x : row.output) + n;
   const int stores = place.lane == 0 && place.there;
-  const float before_0 = stores ? x[0] : 0.0f;  // loaded before the barriers
-  const float before_1 = stores ? x[1] : 0.0f;
+  const float before_0 = stores && adds ? x[0] : 0.0f;  // loaded before the barriers
+  const float before_1 = stores && adds ? x[1] : 0.0f;
+  const float multiplier = adds ? row.multiplier : 1.0f;
   Sums sums = {0.0f, 0.0f, 0.0f};
 #ifdef ADAPTED
   sums = low_rank(ranks.rank[0], ranks.scale[0], state + row.s, u, row.D, n, n + 1, place);
@@ -275,6 +317,22 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_residual
       add_products(sums, weight_row(w, n, K), weight_row(w, n + 1, K), state + input, 0, K, place);
   const Sums total = team_total(sums, place, scratch);
   if (!stores) return;
-  x[0] = before_0 + total.first;
-  x[1] = before_1 + total.second;
+  x[0] = fma(multiplier, total.first, before_0);
+  x[1] = fma(multiplier, total.second, before_1);
+}
+
+// norm: the offset in state of the norm's weights.
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_post_norm(
+    __global float* state, DecodeRow row, uint norm) {
+  __local float scratch[GROUP];
+  float squares = 0.0f;
+  for (uint i = (uint)get_local_id(0); i < row.D; i += GROUP) {
+    const float y = state[row.output + i];
+    squares = fma(y, y, squares);
+  }
+  const float scale =
+      row.multiplier * rsqrt(group_sum(squares, scratch) / (float)row.D + row.epsilon);
+  for (uint i = (uint)get_local_id(0); i < row.D; i += GROUP) {
+    state[row.x + i] = fma(state[row.output + i] * scale, state[norm + i], state[row.x + i]);
+  }
 }

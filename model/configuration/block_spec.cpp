@@ -24,12 +24,31 @@ void add_tensors(std::vector<TensorSpec>& tensors, const FeedForwardLayerSpec& f
   tensors.emplace_back(&feed_forward.down);
 }
 
+void add_tensors(std::vector<TensorSpec>& tensors, const ShortConvLayerSpec& layer) {
+  tensors.insert(tensors.end(), {&layer.in, &layer.taps});
+  if (layer.bias) tensors.emplace_back(&*layer.bias);
+  tensors.emplace_back(&layer.out);
+}
+
+void add_tensors(std::vector<TensorSpec>& tensors, const MlpLayerSpec& layer) {
+  tensors.insert(tensors.end(), {&layer.up, &layer.down});
+}
+
+void add_tensors(std::vector<TensorSpec>& tensors, const ExpertsLayerSpec& experts) {
+  tensors.emplace_back(&experts.router);
+  for (const auto* role : {&experts.gate, &experts.up, &experts.down}) {
+    for (const LinearSpec& expert : *role) tensors.emplace_back(&expert);
+  }
+}
+
 }  // namespace
 
 std::vector<TensorSpec> tensors_of(const SubLayerSpec& layer) {
-  std::vector<TensorSpec> tensors{&layer.norm};
+  std::vector<TensorSpec> tensors;
+  if (layer.norm.exists()) tensors.emplace_back(&layer.norm);
   std::visit([&](const auto& f) { add_tensors(tensors, f); }, layer.f);
   if (layer.post_norm) tensors.emplace_back(&*layer.post_norm);
+  if (layer.sum_norm) tensors.emplace_back(&*layer.sum_norm);
   return tensors;
 }
 

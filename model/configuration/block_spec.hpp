@@ -3,6 +3,7 @@
 // passes and the adapters follow from it.
 //
 //   x += multiplier * post_norm(f(norm(x)))    for each sub-layer f of the block, in order
+//   x = sum_norm(x)                            if it has one
 //
 // Names are without the block's prefix and without ".weight" or ".bias": Hugging Face's
 // "self_attn.q_proj" of model.layers.3.self_attn.q_proj.weight, and GGUF's "attn_q" of
@@ -15,9 +16,17 @@
 #include <variant>
 #include <vector>
 
+#include "clora/ops/rowwise/gelu.hpp"
 #include "clora/ops/rowwise/swiglu.hpp"
 
 namespace clora {
+
+// A place in a GGUF tensor that stacks matrices of one shape: matrix `index` of `count`.
+struct StackPlace {
+  std::int64_t index = 0;
+  std::int64_t count = 0;  // 0: the tensor is one matrix
+  bool operator==(const StackPlace&) const = default;
+};
 
 struct TensorNames {
   std::string hugging_face, gguf;
@@ -33,15 +42,30 @@ struct LinearSpec {
   // The head dim, if the outputs are heads that rope rotates: then the rows of w may be stored in
   // another order (ModelConfig::rope_layout). 0: not rotated.
   std::int64_t rotated_head_dim = 0;
+  StackPlace stack = {};   // of w in a GGUF file
+  bool is_router = false;  // of experts: an adapter attaches to it only where it is named
   bool operator==(const LinearSpec&) const = default;
 };
 
-// rms_norm of rows of `width` elements.
+// A norm of rows of `width` elements: rms_norm, or layer_norm, which has a bias.
 struct NormSpec {
   TensorNames names;
-  std::int64_t width = 0;
-  bool plus_one = false;  // Hugging Face's files store w - 1, GGUF files w
+  std::int64_t width = 0;  // 0: there is none
+  bool plus_one = false;   // Hugging Face's files store w - 1, GGUF files w
+  bool has_bias = false;   // layer_norm
+  bool exists() const { return width > 0; }
   bool operator==(const NormSpec&) const = default;
+};
+
+// A small parameter that is f32 on the device and to which no adapter attaches. Its names are
+// whole: "linear_attn.dt_bias" and "ssm_dt.bias".
+struct ParameterSpec {
+  TensorNames names;
+  std::int64_t width = 0;
+  // 0: a vector [width]. Else the taps of a convolution, the last one of the current row: [width,
+  // 1, taps] in Hugging Face's files, [width, taps] in GGUF files.
+  std::int64_t taps = 0;
+  bool operator==(const ParameterSpec&) const = default;
 };
 
 struct RopeScaling {
@@ -86,45 +110,84 @@ struct RopeSpec {
   bool operator==(const RopeSpec&) const = default;
 };
 
-// Causal attention of H query heads and G heads of keys and values, each of E elements:
+// Attention of H query heads and G heads of keys and values, each of E elements:
 //   f(h) = o(attention(rope(q_norm(q(h))), rope(k_norm(k(h))), v(h)))
-// with scores of scale * q . k, or soft_cap tanh(scale q . k / soft_cap).
+// with scores of scale * q . k, or soft_cap tanh(scale q . k / soft_cap). It is causal, or over the
+// whole document in both directions.
 struct AttentionLayerSpec {
-  std::int64_t heads = 0;                  // H
-  std::int64_t kv_heads = 0;               // G, divides H
-  std::int64_t head_dim = 0;               // E
-  LinearSpec q, k, v;                      // [H E, D], [G E, D], [G E, D]
-  std::optional<LinearSpec> qkv;           // [(H + 2 G) E, D]: one layer in place of these three
-  LinearSpec o;                            // [D, H E]
-  std::optional<NormSpec> q_norm, k_norm;  // of each head
-  std::optional<RopeSpec> rope;
-  std::optional<double> scale;         // nullopt: 1 / sqrt(E)
-  std::optional<std::int64_t> window;  // tokens that a token attends to, including itself
-  double soft_cap = 0;                 // of scores; 0: none
+  bool is_causal = true;
+  std::int64_t heads = 0;              // H
+  std::int64_t kv_heads = 0;           // G, divides H
+  std::int64_t head_dim = 0;           // E
+  LinearSpec q, k, v;                  // [H E, D], [G E, D], [G E, D]
+  std::optional<LinearSpec> qkv = {};  // [(H + 2 G) E, D]: one layer in place of these three
+  LinearSpec o;                        // [D, H E]
+  std::optional<NormSpec> q_norm = {}, k_norm = {};  // of each head
+  std::optional<RopeSpec> rope = {};
+  std::optional<double> scale = {};         // nullopt: 1 / sqrt(E)
+  std::optional<std::int64_t> window = {};  // tokens that a token attends to, including itself
+  double soft_cap = 0;                      // of scores; 0: none
   bool operator==(const AttentionLayerSpec&) const = default;
 };
 
 // f(h) = down(function(gate(h)) * up(h)) (Shazeer, 2020)
 struct FeedForwardLayerSpec {
   GateFunction function = GateFunction::silu;
-  LinearSpec gate, up;                // [F, D]
-  std::optional<LinearSpec> gate_up;  // [2 F, D]: one layer in place of these two
-  LinearSpec down;                    // [D, F]
+  LinearSpec gate, up;                     // [F, D]
+  std::optional<LinearSpec> gate_up = {};  // [2 F, D]: one layer in place of these two
+  LinearSpec down;                         // [D, F]
   bool operator==(const FeedForwardLayerSpec&) const = default;
 };
 
+// A gated short convolution (LFM2): [b, c, x] = in(h), f(h) = out(c * conv(b * x)), where conv is
+// causal, of each channel, and within a document.
+struct ShortConvLayerSpec {
+  LinearSpec in;                           // [3 D, D]
+  ParameterSpec taps;                      // of D channels
+  std::optional<ParameterSpec> bias = {};  // [D], of the convolution
+  LinearSpec out;                          // [D, D]
+  bool operator==(const ShortConvLayerSpec&) const = default;
+};
+
+// f(h) = down(gelu(up(h)))
+struct MlpLayerSpec {
+  GeluForm form = GeluForm::exact;
+  LinearSpec up;    // [F, D]
+  LinearSpec down;  // [D, F]
+  bool operator==(const MlpLayerSpec&) const = default;
+};
+
+// Experts, of which a router chooses `used` for each row (Shazeer et al., 2017):
+//   p = softmax(router(h)), over all experts
+//   f(h) = the sum over the `used` experts e of the largest p of
+//          weight_e * down_e(function(gate_e(h)) * up_e(h)),   weight_e = p_e, or p_e / their sum
+struct ExpertsLayerSpec {
+  GateFunction function = GateFunction::silu;
+  std::int64_t used = 0;             // of each row
+  bool normalises = false;           // weights are divided by their sum
+  LinearSpec router;                 // [experts, D]
+  std::vector<LinearSpec> gate, up;  // [F, D] of each expert
+  std::vector<LinearSpec> down;      // [D, F] of each expert
+
+  std::int64_t experts() const { return static_cast<std::int64_t>(gate.size()); }
+  bool operator==(const ExpertsLayerSpec&) const = default;
+};
+
 struct SubLayerSpec {
-  NormSpec norm;                      // of x
-  std::optional<NormSpec> post_norm;  // of f's output
+  NormSpec norm = {};                      // of x
+  std::optional<NormSpec> post_norm = {};  // of f's output
   double multiplier = 1;
-  std::variant<AttentionLayerSpec, FeedForwardLayerSpec> f;
+  std::optional<NormSpec> sum_norm = {};  // of the sum of both
+  std::variant<AttentionLayerSpec, FeedForwardLayerSpec, ExpertsLayerSpec, ShortConvLayerSpec,
+               MlpLayerSpec>
+      f;
   bool operator==(const SubLayerSpec&) const = default;
 };
 
 using BlockSpec = std::vector<SubLayerSpec>;
 
-// The norms and linear layers of a sub-layer, in the order of computation.
-using TensorSpec = std::variant<const NormSpec*, const LinearSpec*>;
+// The norms, linear layers and parameters of a sub-layer, in the order of computation.
+using TensorSpec = std::variant<const NormSpec*, const LinearSpec*, const ParameterSpec*>;
 std::vector<TensorSpec> tensors_of(const SubLayerSpec& layer);
 // The linear layers among them.
 std::vector<const LinearSpec*> linears_of(const SubLayerSpec& layer);

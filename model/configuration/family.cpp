@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "model/configuration/gguf_keys.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -28,8 +29,14 @@ const Family& family_of(std::string_view name, std::string_view file) {
   return find_family(&Family::name, name, file);
 }
 
-const Family& family_of_gguf(std::string_view gguf_name, std::string_view file) {
-  return find_family(&Family::gguf_name, gguf_name, file);
+const Family& family_of_gguf(std::string_view gguf_name, const GgufKeys& keys) {
+  const Family* usual = nullptr;
+  for (const Family* each : families()) {
+    if (each->gguf_name != gguf_name) continue;
+    if (each->is_gguf_of == nullptr) usual = each;
+    if (each->is_gguf_of != nullptr && each->is_gguf_of(keys)) return *each;
+  }
+  return usual != nullptr ? *usual : find_family(&Family::gguf_name, gguf_name, keys.path());
 }
 
 }  // namespace clora

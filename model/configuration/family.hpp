@@ -11,8 +11,8 @@
 
 namespace clora {
 
-class HuggingFaceKeys;
 class GgufKeys;
+class HuggingFaceKeys;
 
 struct Family {
   std::string_view name;        // model_type of config.json
@@ -25,14 +25,17 @@ struct Family {
   void (*from_gguf)(const GgufKeys& keys, ModelConfig& config);
   // Adds the keys that to_hugging_face_json() does not write for every family; or null.
   void (*to_hugging_face)(nlohmann::ordered_json& object, const ModelConfig& config);
+  // Of several families of one architecture in GGUF: whether the metadata is of this one. null: it
+  // is if it is of none of the others.
+  bool (*is_gguf_of)(const GgufKeys& keys) = nullptr;
 };
 
 // All of them, in the order of their names.
 std::span<const Family* const> families();
 
-// The family of a model_type, or of a GGUF architecture. Errors: unsupported, naming `file` and the
-// families, if there is none.
+// The family of a model_type, or of a GGUF file of an architecture. Errors: unsupported, naming the
+// file and the families, if there is none.
 const Family& family_of(std::string_view name, std::string_view file);
-const Family& family_of_gguf(std::string_view gguf_name, std::string_view file);
+const Family& family_of_gguf(std::string_view gguf_name, const GgufKeys& keys);
 
 }  // namespace clora

@@ -145,13 +145,13 @@ void read_special_ids(const GgufFile& file, ModelConfig& config) {
 void read_gguf_decoder(const GgufKeys& keys, ModelConfig& config, bool may_rotate_partly) {
   const GgufFile& file = keys.file();
   const std::string path = keys.path();
-  if (keys.find_integer("expert_count").value_or(0) > 0)
-    fail(ErrorCode::unsupported, "{}: mixtures of experts are not supported", path);
   config.layers = keys.integer("block_count");
   config.hidden_size = keys.integer("embedding_length");
   config.intermediate_size = keys.integer("feed_forward_length");
   config.heads = keys.integer("attention.head_count");
-  config.kv_heads = keys.find_integer("attention.head_count_kv").value_or(config.heads);
+  if (config.kv_heads == 0) {
+    config.kv_heads = keys.find_integer("attention.head_count_kv").value_or(config.heads);
+  }
   config.head_dim = head_dim_of(keys, config, path);
   config.vocabulary = vocabulary_of(file);
   config.rms_norm_epsilon = keys.number("attention.layer_norm_rms_epsilon");
@@ -176,7 +176,7 @@ ModelConfig from_gguf(const GgufFile& file) {
   if (!architecture)
     fail(ErrorCode::invalid_file, "{}: the key general.architecture is missing", path);
   const GgufKeys keys(file, *architecture);
-  const Family& family = family_of_gguf(*architecture, path);
+  const Family& family = family_of_gguf(*architecture, keys);
   ModelConfig config;
   config.family = family.name;
   config.name = file.text("general.name").value_or("");

@@ -7,8 +7,9 @@
 namespace clora {
 
 // The sizes, the norms' epsilon, the number of positions, whether the head is tied, and the rope.
-// Refuses mixtures of experts. Errors: invalid_file, unsupported, with the file and the key.
-// may_rotate_partly: whether the rope may be of a part of each head.
+// A family whose layers differ has read kv_heads before. Errors:
+// invalid_file, unsupported, with the file and the key. may_rotate_partly: whether the rope may be
+// of a part of each head.
 void read_gguf_decoder(const GgufKeys& keys, ModelConfig& config, bool may_rotate_partly = false);
 
 // attention.sliding_window; nullopt if it is absent or 0.

@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, 8> kHarmless{
 
 // What llama.cpp computes from these keys, for this architecture or for others, is not implemented
 // here. Each is off if it is 0, false or the given value.
-constexpr std::array<RefusedKey, 20> kRefused{{
+constexpr std::array<RefusedKey, 29> kRefused{{
     {"attention.clamp_kqv"},
     {"attention.max_alibi_bias"},
     {"attention.output_scale", 1},
@@ -32,9 +32,18 @@ constexpr std::array<RefusedKey, 20> kRefused{{
     {"attention.value_scale", 1},
     {"attn_logit_softcapping"},
     {"embedding_scale", 1},
+    {"expert_count"},
+    {"expert_feed_forward_length"},
+    {"expert_gating_func", 1},  // softmax
+    {"expert_group_count", 1},
+    {"expert_group_used_count", 1},
+    {"expert_shared_count"},
+    {"expert_shared_feed_forward_length"},
+    {"expert_weights_scale", 1},
     {"final_logit_softcapping"},
     {"full_attention_interval"},
     {"hidden_activation"},
+    {"leading_dense_block_count"},
     {"logit_scale", 1},
     {"nextn_predict_layers"},
     {"residual_scale", 1},
@@ -76,6 +85,19 @@ std::optional<double> GgufKeys::find_number(std::string_view key) const {
 std::optional<std::string_view> GgufKeys::find_text(std::string_view key) const {
   read_.emplace(key);
   return file_.text(name(key));
+}
+
+std::optional<std::vector<std::int64_t>> GgufKeys::find_integers(std::string_view key,
+                                                                 std::int64_t layers) const {
+  read_.emplace(key);
+  const GgufValue* value = file_.find_value(name(key));
+  if (value == nullptr) return std::nullopt;
+  auto list = value->integers();
+  if (!list || std::ssize(*list) != layers) {
+    fail(ErrorCode::invalid_file, "{}: {} must be a list of {} integers, one of each layer, got {}",
+         path(), name(key), layers, value->summary());
+  }
+  return list;
 }
 
 std::int64_t GgufKeys::integer(std::string_view key) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "clora/model/configuration/model_config.hpp"
@@ -16,6 +17,8 @@ struct HuggingFaceDefaults {
   bool requires_head_dim = false;  // else head_dim defaults to D / H
   bool tied_head = false;
   double rope_base = 10000;
+  std::string_view epsilon_key = "rms_norm_eps";
+  std::optional<std::int64_t> intermediate_size = {};  // if the family has read it
 };
 // The sizes, the norms' epsilon, the number of positions, and whether the head is tied. Refuses
 // attention that is not causal.

@@ -95,6 +95,15 @@ void check_rope(const RopeSpec& rope, std::string_view file) {
          file, rope.temperature->scale);
 }
 
+// The widths that ops/recurrent/short_conv.hpp has.
+void check_taps(const SubLayerSpec& layer, std::string_view file) {
+  constexpr std::int64_t kMin = 2, kMax = 8;
+  const auto* conv = std::get_if<ShortConvLayerSpec>(&layer.f);
+  if (conv == nullptr || (conv->taps.taps >= kMin && conv->taps.taps <= kMax)) return;
+  fail(ErrorCode::unsupported, "{}: a convolution with {} taps is not supported; from {} to {} are",
+       file, conv->taps.taps, kMin, kMax);
+}
+
 }  // namespace
 
 void check_sizes(const ModelConfig& config, std::string_view file) {
@@ -110,6 +119,9 @@ void check_sizes(const ModelConfig& config, std::string_view file) {
     if (attention->window) check_size(file, "the sliding window", *attention->window);
     if (attention->rope) check_rope(*attention->rope, file);
     check_soft_cap(attention->soft_cap, "scores", file);
+  }
+  for (const BlockSpec& block : config.blocks) {
+    for (const SubLayerSpec& layer : block) check_taps(layer, file);
   }
   if (config.heads % config.kv_heads != 0)
     fail(ErrorCode::invalid_file, "{}: {} heads must be a multiple of the {} key/value heads", file,

@@ -1,6 +1,6 @@
-// ModelConfig: the sizes and options of a decoder-only transformer, from config.json or a GGUF
-// file's metadata. A value type; the same model gives the same ModelConfig from either format,
-// except for the rotary layout and for what a format does not store.
+// ModelConfig: the sizes and options of a transformer, a decoder or an encoder, from config.json or
+// a GGUF file's metadata. A value type; the same model gives the same ModelConfig from either
+// format, except for the rotary layout and for what a format does not store.
 //
 // Whatever this library cannot compute exactly (an architecture, an activation, a rope type, a
 // quantisation scheme) is refused by name here, never ignored.
@@ -20,6 +20,16 @@ namespace clora {
 
 class GgufFile;
 
+// The input of the first block: norm(word embedding + position embedding).
+struct EmbeddingSpec {
+  TensorNames words = {"model.embed_tokens", "token_embd"};  // [V, D]
+  // Learned embeddings of positions [position_rows, D], of which the first `skipped` belong to no
+  // position, and of segments [segment_rows, D], of which the first is added to every row.
+  TensorNames positions = {}, segments = {};
+  std::int64_t position_rows = 0, skipped_positions = 0, segment_rows = 0;
+  NormSpec norm = {};
+};
+
 struct ModelConfig {
   std::string family;  // "llama": the name of the Family, and the model_type of config.json
   std::string name;    // for display; may be empty
@@ -30,15 +40,24 @@ struct ModelConfig {
   std::int64_t kv_heads = 0;           // G, divides H
   std::int64_t head_dim = 0;           // E, even; H E may differ from D
   std::int64_t vocabulary = 0;         // V
-  double rms_norm_epsilon = 0;
-  RopeSpec rope;  // of most layers
+  double rms_norm_epsilon = 0;         // of every norm
+  RopeSpec rope;                       // of most layers
   // The order in which the files store the rows of layers that rope rotates (LinearSpec).
   RopeLayout rope_layout = RopeLayout::half_split;
   bool tied_head = false;      // the head is the embedding matrix
   double embedding_scale = 1;  // multiplies the embeddings
   double logit_scale = 1;      // multiplies the logits
   double logit_soft_cap = 0;   // c: logits become c tanh(logit / c); 0: unchanged
-  NormSpec final_norm;         // of the last block's output
+  NormSpec final_norm;         // of the last block's output, if it exists
+  // An encoder's output is that of its last block: it has no head.
+  bool has_head = true;
+  EmbeddingSpec embedding;
+  std::string block_prefix = "model.layers.";  // of Hugging Face's names, before the block's number
+  // What Hugging Face's names may begin with besides: "bert." in files with a head for a task.
+  std::string optional_prefix;
+  // Prefixes of tensors that its files may have and that its output does not depend on, such as
+  // those of a head for another task.
+  std::vector<std::string> unused_tensors;
   std::int64_t max_positions = 0;
   // One for each layer. The sizes above are those of most blocks; these decide.
   std::vector<BlockSpec> blocks;

@@ -134,8 +134,13 @@ std::optional<T> scalar_of(const GgufFile& file, std::string_view key,
 }  // namespace
 
 GgufFile GgufFile::open(const std::filesystem::path& path) {
+  GgufFile file = open_part(path);
+  return file.integer("split.count").value_or(1) > 1 ? open_split(file) : std::move(file);
+}
+
+GgufFile GgufFile::open_part(const std::filesystem::path& path) {
   GgufFile file(MappedFile::open(path));
-  const auto bytes = file.file_.bytes();
+  const auto bytes = file.parts_.front().bytes();
   GgufCursor cursor(path, bytes);
   file.version_ = read_version(cursor, path);
   const auto tensor_count = cursor.scalar<std::uint64_t>("the number of tensors");

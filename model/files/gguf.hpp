@@ -1,10 +1,11 @@
 // GGUF files (versions 2 and 3, little endian): metadata and tensors, read from a mapping.
 // Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 //
-// A GgufFile owns its mapping; texts, values and tensor bytes are views into it and must not
-// outlive it. open() checks all lengths, counts and offsets against the file, so reading a value or
-// a tensor later cannot leave the mapping. Immutable after open(): thread-safe for reading. Tensor
-// bytes may be unaligned for their type: copy, do not cast.
+// A GgufFile is a model in one file, or in all files into which it is split
+// (model/files/gguf_split.hpp). It owns their mappings; texts, values and tensor bytes are views
+// into them and must not outlive them. open() checks all lengths, counts and offsets against the
+// file, so reading a value or a tensor later cannot leave the mapping. Immutable after open():
+// thread-safe for reading. Tensor bytes may be unaligned for their type: copy, do not cast.
 #pragma once
 
 #include <cstddef>
@@ -72,6 +73,7 @@ struct GgufTensor {
   std::optional<DType> type;      // nullopt: an unsupported type, and `bytes` is empty
   Shape shape;                    // row-major: GGUF's dimensions reversed, [out, in] for a weight
   std::span<const std::byte> bytes;
+  std::size_t part = 0;  // index into GgufFile::parts()
 };
 
 // Returns "Q4_0", "IQ2_XS", ...; "type 99" for an unknown number.
@@ -86,16 +88,20 @@ class GgufFile {
     GgufValue value;
   };
 
-  // Errors: those of MappedFile::open; invalid_file (not a GGUF file, truncated, counts or lengths
-  // past the end, overlapping tensors, duplicate names); unsupported (version 1, big endian).
+  // Opens the file and, if it is a part of a split model, all parts. Errors: those of
+  // MappedFile::open; not_found (a missing part); invalid_file (not a GGUF file, truncated, counts
+  // or lengths past the end, overlapping tensors, duplicate names, parts that disagree);
+  // unsupported (version 1, big endian).
   static GgufFile open(const std::filesystem::path& path);
 
   std::uint32_t version() const noexcept { return version_; }
-  const std::filesystem::path& path() const noexcept { return file_.path(); }
-  // Keeps the mapping alive, and with it every view of it.
-  std::shared_ptr<const void> mapping() const noexcept { return file_.owner(); }
+  // The file with the metadata: the first part.
+  const std::filesystem::path& path() const noexcept { return parts_.front().path(); }
+  // A copy of a part's owner() keeps the part's tensors alive, and that of the first the metadata.
+  const std::vector<MappedFile>& parts() const noexcept { return parts_; }
+  const MappedFile& part_of(const GgufTensor& tensor) const { return parts_[tensor.part]; }
 
-  // In the order of the file.
+  // In the order of the file, or of the parts.
   const std::vector<Entry>& metadata() const noexcept { return metadata_; }
   const std::vector<GgufTensor>& tensors() const noexcept { return tensors_; }
 
@@ -111,9 +117,12 @@ class GgufFile {
   std::optional<std::string_view> text(std::string_view key) const;
 
  private:
-  explicit GgufFile(MappedFile file) : file_(std::move(file)) {}
+  explicit GgufFile(MappedFile file) { parts_.push_back(std::move(file)); }
+  static GgufFile open_part(const std::filesystem::path& path);
+  static GgufFile open_split(const GgufFile& opened);
+  void add_part(GgufFile part);
 
-  MappedFile file_;
+  std::vector<MappedFile> parts_;
   std::uint32_t version_ = 0;
   std::vector<Entry> metadata_;
   std::vector<GgufTensor> tensors_;

@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "clora/runtime/files/file.hpp"
 #include "model/files/generation_config.hpp"
+#include "model/files/model_folder.hpp"
+#include "model/text/pre_tokenizers.hpp"
 #include "model/text/tokenizer_json.hpp"
 #include "model/text/tokenizer_json_writing.hpp"
 #include "runtime/fail.hpp"
@@ -15,6 +18,7 @@ namespace clora {
 namespace {
 
 constexpr const char* kPrefix = "tokenizer.ggml.";
+constexpr const char* kTokenizerName = "tokenizer.json";
 
 // Reads one file's metadata under tokenizer.ggml.; errors name the file.
 class GgufReader {
@@ -72,15 +76,13 @@ class GgufReader {
     }
   }
 
-  // Also sets what the family of the pre-tokeniser implies beyond its patterns: Qwen2 normalises
-  // texts, Llama 3 ignores merges for pieces that are tokens and prepends bos.
   void read_byte_level() {
     spec_.algorithm = TokenizerAlgorithm::byte_level_bpe;
-    const std::string pre(file_.text(key("pre")).value_or("default"));
-    spec_.split_patterns = split_patterns_of(pre);
-    spec_.normalize_nfc = spec_.split_patterns == split_patterns_of("qwen2");
-    spec_.ignore_merges = spec_.split_patterns == split_patterns_of("llama-bpe");
-    spec_.add_bos = file_.boolean(key("add_bos_token")).value_or(spec_.ignore_merges);
+    PreTokenizer pre = pre_tokenizer_of(file_.text(key("pre")).value_or("default"));
+    spec_.split_patterns = std::move(pre.patterns);
+    spec_.normalize_nfc = pre.normalize_nfc;
+    spec_.ignore_merges = pre.ignore_merges;
+    spec_.add_bos = file_.boolean(key("add_bos_token")).value_or(pre.add_bos);
     spec_.add_leading_space = file_.boolean(key("add_space_prefix")).value_or(false);
     for (const std::string_view merge : required_texts("merges")) {
       spec_.merges.push_back(merge_from_text(merge, spec_.source));
@@ -98,8 +100,21 @@ class GgufReader {
                              ? SpacePrefix::every_fragment
                              : SpacePrefix::never;
     spec_.unknown = special_id("unknown_token_id");
+    if (file_.text("general.architecture") == "phi3") add_rules_of_phi3();
     spec_.bos = 1;  // Llama's ids, if the file does not define them
     spec_.eos = 2;
+  }
+
+  // The added tokens of Phi-3 take the white space after them, except these. Metadata has no place
+  // for that, so llama.cpp and clora know it.
+  void add_rules_of_phi3() {
+    constexpr std::array<std::string_view, 3> kExact = {"<unk>", "<s>", "<|endoftext|>"};
+    for (std::size_t id = 0; id < spec_.types.size() && id < spec_.tokens.size(); ++id) {
+      const TokenType type = spec_.types[id];
+      const bool is_added = type == TokenType::control || type == TokenType::user_defined;
+      if (is_added && std::ranges::find(kExact, spec_.tokens[id]) == kExact.end())
+        spec_.added_rules[static_cast<std::int32_t>(id)].rstrip = true;
+    }
   }
 
   // Writers store 2^32 - 1 if there is no such token.
@@ -134,7 +149,7 @@ std::string text_or_nothing(const std::filesystem::path& path) {
 
 // The tokenizer files of a Hugging Face folder.
 constexpr std::array<const char*, 9> kFolderFiles = {
-    "tokenizer.json",     "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
+    kTokenizerName,       "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
     "merges.txt",         "tokenizer.model",       "added_tokens.json",       "chat_template.jinja",
     kGenerationConfigName};
 
@@ -147,7 +162,7 @@ void add_generation_ends(const std::filesystem::path& folder, TokenizerSpec& spe
 }
 
 Tokenizer load_folder(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / "tokenizer.json";
+  const std::filesystem::path path = folder / kTokenizerName;
   if (!std::filesystem::is_regular_file(path)) {
     fail(ErrorCode::not_found, "tokenizer: '{}' contains no tokenizer.json", folder.string());
   }
@@ -159,6 +174,14 @@ Tokenizer load_folder(const std::filesystem::path& folder) {
   return Tokenizer(std::move(spec));
 }
 
+// Returns the GGUF file with the tokenizer of `model`; nullopt if `model` is a folder whose
+// tokenizer is in, or belongs in, tokenizer.json.
+std::optional<std::filesystem::path> gguf_of(const std::filesystem::path& model) {
+  if (!std::filesystem::is_directory(model)) return model;
+  if (std::filesystem::is_regular_file(model / kTokenizerName)) return std::nullopt;
+  return has_safetensors(model) ? std::nullopt : gguf_model_in(model);
+}
+
 }  // namespace
 
 TokenizerSpec tokenizer_spec_from_gguf(const GgufFile& file) { return GgufReader(file).read(); }
@@ -168,15 +191,15 @@ Tokenizer tokenizer_from_gguf(const GgufFile& file) {
 }
 
 Tokenizer load_tokenizer(const std::filesystem::path& model) {
-  if (std::filesystem::is_directory(model)) return load_folder(model);
-  return tokenizer_from_gguf(GgufFile::open(model));
+  const auto gguf = gguf_of(model);
+  return gguf ? tokenizer_from_gguf(GgufFile::open(*gguf)) : load_folder(model);
 }
 
 void write_tokenizer_files(const std::filesystem::path& model,
                            const std::filesystem::path& out_folder) {
-  if (!std::filesystem::is_directory(model)) {
-    const TokenizerSpec spec = tokenizer_spec_from_gguf(GgufFile::open(model));
-    write_file_atomically(out_folder / "tokenizer.json", tokenizer_json_of(spec));
+  if (const auto gguf = gguf_of(model)) {
+    const TokenizerSpec spec = tokenizer_spec_from_gguf(GgufFile::open(*gguf));
+    write_file_atomically(out_folder / kTokenizerName, tokenizer_json_of(spec));
     write_file_atomically(out_folder / "tokenizer_config.json", tokenizer_config_json_of(spec));
     return;
   }

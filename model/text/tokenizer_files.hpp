@@ -15,13 +15,14 @@ namespace clora {
 TokenizerSpec tokenizer_spec_from_gguf(const GgufFile& file);
 Tokenizer tokenizer_from_gguf(const GgufFile& file);
 
-// Loads a .gguf file, or a folder with tokenizer.json and optionally tokenizer_config.json,
-// chat_template.jinja and generation_config.json (further end-of-generation tokens). Throws,
-// besides the above, Error(not_found).
+// Loads a .gguf file, or any part of a split one; a folder with tokenizer.json and optionally
+// tokenizer_config.json, chat_template.jinja and generation_config.json (further end-of-generation
+// tokens); or else a folder with one .gguf file or its parts. Throws, besides the above,
+// Error(not_found).
 Tokenizer load_tokenizer(const std::filesystem::path& model);
 
-// Writes the tokenizer of `model` to an existing folder in Hugging Face's format: the files of a
-// folder are copied, GGUF metadata is converted to tokenizer.json and tokenizer_config.json.
+// Writes the tokenizer of `model` to an existing folder in Hugging Face's format: tokenizer files
+// of a folder are copied, GGUF metadata is converted to tokenizer.json and tokenizer_config.json.
 // Existing files of these names are replaced. Throws, besides the above, Error(io).
 void write_tokenizer_files(const std::filesystem::path& model,
                            const std::filesystem::path& out_folder);

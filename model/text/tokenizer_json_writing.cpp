@@ -6,6 +6,7 @@
 
 #include "clora/runtime/files/json.hpp"
 #include "model/text/merge_table.hpp"
+#include "model/text/pre_tokenizers.hpp"
 #include "model/text/space_mark.hpp"
 #include "model/text/vocabulary.hpp"
 #include "runtime/fail.hpp"

@@ -1,5 +1,6 @@
 #include "model/text/tokenizer_pipeline.hpp"
 
+#include "model/text/pre_tokenizers.hpp"
 #include "model/text/space_mark.hpp"
 #include "runtime/fail.hpp"
 
@@ -102,12 +103,18 @@ class PipelineReader {
     const std::string behavior = part.text("behavior");
     const JsonKeys pattern = part.object("pattern");
     const auto regex = pattern.find_text("Regex");
-    if (behavior != "Isolated" || flag(part, "invert", false) || !regex) {
+    // Gemma's, which finds nothing: the normalizer has replaced every space.
+    if (marks_spaces_ && pattern.find_text("String") == " ") return;
+    const bool inverted = flag(part, "invert", false);
+    const bool keeps_gaps = behavior == "Isolated" && !inverted;
+    const bool drops_gaps = behavior == "Removed" && inverted;  // o200k's, which leaves none
+    if (!regex || !(keeps_gaps || (drops_gaps && leaves_no_gap(*regex)))) {
       refuse(
           "{}: Split with {}, invert {} and behavior '{}' is not supported; it must be a Regex "
-          "with behavior Isolated",
-          part.name_of_key(""), regex ? "a Regex" : "a pattern other than a Regex",
-          flag(part, "invert", false), behavior);
+          "with behavior Isolated, or a known Regex that matches every text with Removed and "
+          "invert",
+          part.name_of_key(""), regex ? "a Regex" : "a pattern other than a Regex", inverted,
+          behavior);
     }
     spec_.split_patterns.push_back(*regex);
   }

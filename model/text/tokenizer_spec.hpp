@@ -78,15 +78,7 @@ struct TokenizerSpec {
   std::string chat_template;                    // Jinja text, empty: none
 };
 
-// Returns the split patterns of a pre-tokeniser by its GGUF name (tokenizer.ggml.pre: "gpt-2",
-// "smollm", "qwen2", "llama-bpe", ...). Throws Error(unsupported), which lists the known names.
-std::vector<std::string> split_patterns_of(std::string_view pre_tokenizer);
-
 // Splits "left right" into its two parts. Throws Error(invalid_file) if there are not two.
 TokenMerge merge_from_text(std::string_view text, std::string_view source);
-
-// The patterns of tokenizer.json's ByteLevel with use_regex, and of Digits with individual_digits.
-std::string gpt2_split_pattern();
-std::string single_digit_pattern();
 
 }  // namespace clora

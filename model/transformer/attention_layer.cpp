@@ -16,6 +16,12 @@ AttentionLayer::AttentionLayer(Recording& recording, const AttentionWeights& wei
                     spec_.kv_heads * spec_.head_dim}),
       o_linear_(recording.adapted(weights.o)) {}
 
+std::vector<Shape> AttentionLayer::cache_shapes(const AttentionLayerSpec& spec,
+                                                std::int64_t positions) {
+  const Shape heads{positions, spec.kv_heads, spec.head_dim};
+  return {heads, heads};
+}
+
 bool AttentionLayer::has_adapter() const {
   return qkv_linears_.has_adapter() || !o_linear_.lora.empty();
 }
@@ -74,6 +80,11 @@ void AttentionLayer::attention_backward(const AttentionGradients& d, const Tenso
                        RopeDirection::backward);
 }
 
+float scale_of_scores(const AttentionLayerSpec& spec) {
+  if (spec.scale) return static_cast<float>(*spec.scale);
+  return 1.0F / std::sqrt(static_cast<float>(spec.head_dim));
+}
+
 AttentionInputs AttentionLayer::inputs(const Tensor& k, const Tensor& v) {
   const Recording::KeyRanges ranges = recording_.key_ranges(spec_);
   return {.q = q_,
@@ -81,8 +92,7 @@ AttentionInputs AttentionLayer::inputs(const Tensor& k, const Tensor& v) {
           .v = v,
           .first = ranges.first,
           .last = ranges.last,
-          .scale = spec_.scale ? static_cast<float>(*spec_.scale)
-                               : 1.0F / std::sqrt(static_cast<float>(spec_.head_dim)),
+          .scale = scale_of_scores(spec_),
           .order = ranges.order,
           .keys_per_row = ranges.keys_per_row,
           .soft_cap = static_cast<float>(spec_.soft_cap)};
@@ -98,9 +108,10 @@ void AttentionLayer::attend() {
     return;
   }
   const Tensor& positions = recording_.row_inputs().positions;
-  record_cache_append(batch, cache->keys, k_, positions);
-  record_cache_append(batch, cache->values, v_, positions);
-  record_attention(batch, y_, {}, inputs(cache->keys, cache->values));
+  const Tensor &keys = cache->at(0), &values = cache->at(1);
+  record_cache_append(batch, keys, k_, positions);
+  record_cache_append(batch, values, v_, positions);
+  record_attention(batch, y_, {}, inputs(keys, values));
 }
 
 void AttentionLayer::record_forward(const Tensor& y, const Tensor& h, const Tensor& residual) {

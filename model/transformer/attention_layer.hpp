@@ -13,9 +13,15 @@
 
 namespace clora {
 
+// AttentionInputs::scale of a layer.
+float scale_of_scores(const AttentionLayerSpec& spec);
+
 class AttentionLayer final : public SubLayer {
  public:
   AttentionLayer(Recording& recording, const AttentionWeights& weights);
+
+  // Keys and values of all positions.
+  static std::vector<Shape> cache_shapes(const AttentionLayerSpec& spec, std::int64_t positions);
 
   bool has_adapter() const override;
   void record_forward(const Tensor& y, const Tensor& h, const Tensor& residual) override;

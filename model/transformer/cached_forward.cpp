@@ -5,6 +5,7 @@
 
 #include "model/transformer/fused_decoding.hpp"
 #include "model/transformer/recorded_model.hpp"
+#include "model/transformer/sub_layer.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
 
@@ -27,18 +28,26 @@ CachedForward::CachedForward(LanguageModel& model, const Adapter* adapter, std::
     : model_(model), adapter_(adapter), context_(model.context()), max_positions_(positions) {
   require(positions >= 1, "generator: at least one position is required, got {}", positions);
   model.require_context(positions);
-  for (const AttentionLayerSpec* attention : attentions_of(model.config())) {
-    const Shape shape{positions, attention->kv_heads, attention->head_dim};
-    cache_.push_back({context_.allocate(shape, DType::f32, MemoryTag::cache),
-                      context_.allocate(shape, DType::f32, MemoryTag::cache)});
-    context_.commit(cache_.back().keys, MemoryTag::cache);
-    context_.commit(cache_.back().values, MemoryTag::cache);
-  }
+  allocate_caches();
   if (context_.device().kind == DeviceKind::gpu) {
     pinned_ = std::make_unique<PinnedMemory>(context_, 2 * kPinnedPart);
   }
   logits_ = context_.allocate({model.config().vocabulary}, DType::f32, MemoryTag::activations);
   token_ = context_.allocate({1}, DType::i32, MemoryTag::activations);
+}
+
+void CachedForward::allocate_caches() {
+  for (const BlockSpec& block : model_.config().blocks) {
+    for (const SubLayerSpec& layer : block) {
+      const std::vector<Shape> shapes = cache_shapes(layer, max_positions_);
+      if (shapes.empty()) continue;
+      CacheTensors& cache = caches_.emplace_back();
+      for (const Shape& shape : shapes) {
+        cache.push_back(context_.allocate(shape, DType::f32, MemoryTag::cache));
+        context_.commit(cache.back(), MemoryTag::cache);
+      }
+    }
+  }
 }
 
 std::span<std::int32_t> CachedForward::staging_for(Recorded& f) const {
@@ -79,7 +88,7 @@ void CachedForward::record(Recorded& f) {
                       {.rows = {f.rows.positions(), f.rows.first(), f.rows.last()},
                        .positions = max_positions_,
                        .adapter = adapter_,
-                       .caches = cache_});
+                       .caches = caches_});
   // A step of one row continues from the token sampled on the device.
   const RecordedModel model(recording, {.ids = rows == 1 ? token_ : f.rows.ids(),
                                         .selected = rows == 1 ? Tensor() : f.rows.labelled(),

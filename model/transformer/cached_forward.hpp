@@ -1,5 +1,6 @@
-// CachedForward: a model's forward over its own KV cache, recorded once for each number of rows:
-// chunks of a prompt, and a decode step of one row.
+// CachedForward: a model's forward over its own caches, keys and values of attention and states of
+// other layers, recorded once for each number of rows: chunks of a prompt, and a decode step of one
+// row. A state cannot return to an earlier position: each prompt begins at position 0.
 //
 // The rows' ids, positions and key ranges are uploaded before each forward; the cache and the
 // logits stay on the device. Threads: one at a time. Must not outlive the model or the adapter.
@@ -58,6 +59,7 @@ class CachedForward {
     std::size_t turn = 0;
   };
 
+  void allocate_caches();
   Recorded& forward(std::int64_t rows);
   void record(Recorded& f);
   // Records all blocks of one row in one launch, or in few per block, if the device and the model
@@ -71,7 +73,7 @@ class CachedForward {
   const Adapter* adapter_;
   Context& context_;
   std::int64_t max_positions_;
-  std::vector<CacheTensors> cache_;
+  std::vector<CacheTensors> caches_;
   Tensor logits_, token_;
   std::map<std::int64_t, std::unique_ptr<Recorded>> forwards_;  // by rows
   // GPUs only: pinned staging memory for two steps, so that transfers do not block the host.

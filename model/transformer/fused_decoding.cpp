@@ -2,75 +2,165 @@
 
 #include <fmt/format.h>
 
+#include <initializer_list>
+#include <optional>
+
+#include "model/transformer/attention_layer.hpp"
+
 namespace clora {
 namespace {
 
-const char* refusal_of(const BlockWeights& block) {
+// Why the op does not compute a linear layer of a block; or nullptr.
+const char* refusal_of(const LinearLayer& layer, bool may_have_bias) {
+  if (layer.weights.w.is_split()) return "weights are in several parts";
+  const bool has_bias = !layer.weights.bias.empty();
+  return has_bias && !may_have_bias ? "a layer other than q, k and v has a bias" : nullptr;
+}
+
+// The same for a layer that a file stores in place of several. begins: rows of all but the first.
+const char* refusal_of_joined(Recording& recording, const LinearLayer& layer,
+                              std::initializer_list<std::int64_t> begins) {
+  if (!recording.adapted(layer).lora.empty()) {
+    return "a layer that is several in one has an adapter";
+  }
+  const Tensor& w = layer.weights.w.whole();
+  const std::size_t row_bytes = w.bytes() / static_cast<std::size_t>(w.shape()[0]);
+  const std::size_t alignment = recording.model().context().device().base_alignment_bytes;
+  for (const std::int64_t begin : begins) {
+    const bool is_panel = w.layout() == Layout::plain || begin % kPackedRows == 0;
+    if (!is_panel || static_cast<std::size_t>(begin) * row_bytes % alignment != 0) {
+      return "a layer that is several in one cannot be divided";
+    }
+  }
+  return nullptr;
+}
+
+const char* refusal_of(Recording& recording, const BlockWeights& block) {
   const bool is_usual = block.size() == 2 && std::holds_alternative<AttentionWeights>(block[0].f) &&
                         std::holds_alternative<FeedForwardWeights>(block[1].f);
   if (!is_usual) return "a block is not attention and a gated feed-forward";
+  for (const SubLayerWeights& layer : block) {
+    if (!layer.sum_norm.empty()) return "sums are normalised";
+    if (layer.norm.empty() || !layer.norm.bias.empty()) return "norms are not those of rms_norm";
+  }
   const auto& attention = std::get<AttentionWeights>(block[0].f);
   const auto& feed_forward = std::get<FeedForwardWeights>(block[1].f);
-  if (attention.qkv.size() != 3 || feed_forward.gate_up.size() != 2) {
-    return "several linear layers are one";
-  }
-  if (!attention.q_norm.empty() || !attention.k_norm.empty()) return "heads are normalised";
-  if (!attention.spec.rope || attention.spec.rope->width != attention.spec.head_dim) {
-    return "heads are not rotated, or not wholly";
-  }
-  if (attention.spec.rope->temperature) return "queries are multiplied by their position";
   if (attention.spec.soft_cap != 0) return "scores are soft-capped";
-  if (attention.spec.scale) return "scores have another scale";
-  if (feed_forward.spec.function != GateFunction::silu) return "the gate is not silu";
-  for (const SubLayerWeights& layer : block) {
-    if (!layer.post_norm.empty()) return "outputs of sub-layers are normalised";
-    if (layer.multiplier != 1) return "outputs of sub-layers are multiplied";
+  if (attention.spec.rope && attention.spec.rope->temperature) {
+    return "queries are multiplied by their position";
   }
-  const LinearLayer* const without_bias[] = {&attention.o, &feed_forward.gate_up[0],
-                                             &feed_forward.gate_up[1], &feed_forward.down};
-  for (const LinearLayer* each : without_bias) {
-    if (!each->weights.bias.empty()) return "a layer other than q, k and v has a bias";
-    if (each->weights.w.is_split()) return "weights are in several parts";
+  if (attention.q_norm.empty() != attention.k_norm.empty()) return "only q or k is normalised";
+  if (block[0].post_norm.empty() != block[1].post_norm.empty()) {
+    return "only one of two outputs is normalised";
   }
   for (const LinearLayer& each : attention.qkv) {
-    if (each.weights.w.is_split()) return "weights are in several parts";
+    if (const char* why = refusal_of(each, true)) return why;
+  }
+  for (const LinearLayer& each : feed_forward.gate_up) {
+    if (const char* why = refusal_of(each, false)) return why;
+  }
+  for (const LinearLayer* each : {&attention.o, &feed_forward.down}) {
+    if (const char* why = refusal_of(*each, false)) return why;
+  }
+  const std::int64_t q = attention.spec.heads * attention.spec.head_dim;
+  const std::int64_t kv = attention.spec.kv_heads * attention.spec.head_dim;
+  if (attention.qkv.size() == 1) {
+    if (const char* why = refusal_of_joined(recording, attention.qkv[0], {q, q + kv})) return why;
+  }
+  if (feed_forward.gate_up.size() == 1) {
+    const std::int64_t gate = feed_forward.spec.down.inputs;
+    return refusal_of_joined(recording, feed_forward.gate_up[0], {gate});
   }
   return nullptr;
 }
 
 // What all blocks share must be equal in all of them.
-const char* refusal_of(const AttentionLayerSpec& spec, const AttentionLayerSpec& first) {
-  if (spec.rope != first.rope) return "blocks have different ropes";
-  if (spec.window != first.window) return "blocks have different windows";
-  if (spec.heads != first.heads || spec.kv_heads != first.kv_heads ||
-      spec.head_dim != first.head_dim) {
+const char* refusal_of(const BlockWeights& block, const BlockWeights& first) {
+  const auto& attention = std::get<AttentionWeights>(block[0].f);
+  const auto& shared = std::get<AttentionWeights>(first[0].f);
+  if (attention.spec.heads != shared.spec.heads ||
+      attention.spec.kv_heads != shared.spec.kv_heads ||
+      attention.spec.head_dim != shared.spec.head_dim) {
     return "blocks have different heads";
+  }
+  if (attention.spec.scale != shared.spec.scale) return "blocks have different scales of scores";
+  if (attention.q_norm.empty() != shared.q_norm.empty() ||
+      block[0].post_norm.empty() != first[0].post_norm.empty()) {
+    return "blocks have different norms";
+  }
+  if (std::get<FeedForwardWeights>(block[1].f).spec.function !=
+      std::get<FeedForwardWeights>(first[1].f).spec.function) {
+    return "blocks have different gates";
+  }
+  for (const SubLayerWeights& layer : block) {
+    if (layer.multiplier != first[0].multiplier) return "outputs have different factors";
   }
   return nullptr;
 }
 
+const char* refusal_of_ropes(const std::vector<BlockWeights>& blocks) {
+  std::optional<std::int64_t> width;
+  for (const BlockWeights& block : blocks) {
+    const auto& rope = std::get<AttentionWeights>(block[0].f).spec.rope;
+    if (!rope) continue;
+    if (rope->width != width.value_or(rope->width)) return "blocks rotate different widths";
+    width = rope->width;
+  }
+  return nullptr;
+}
+
+// Layers with the same input, of which a file may store several as one, taken apart: the tensors of
+// each, of `rows` rows. Only layers that are stored singly have adapters.
+struct Split {
+  Split(Recording& recording, const std::vector<LinearLayer>& layers,
+        std::initializer_list<std::int64_t> rows) {
+    const bool is_one = layers.size() == 1;
+    std::int64_t begin = 0;
+    for (const std::int64_t count : rows) {
+      const LinearLayer& layer = layers[is_one ? 0 : w.size()];
+      const Tensor& whole = layer.weights.w.whole();
+      const Tensor& all = layer.weights.bias;
+      w.push_back(is_one ? whole.rows(begin, count) : whole);
+      bias.push_back(is_one && !all.empty() ? all.rows(begin, count) : all);
+      lora.push_back(is_one ? LoraWeights() : recording.adapted(layer).lora);
+      begin += count;
+    }
+  }
+  std::vector<Tensor> w, bias;
+  std::vector<LoraWeights> lora;
+};
+
 DecodeLayer decode_layer(Recording& recording, const BlockWeights& block) {
   const auto& attention = std::get<AttentionWeights>(block[0].f);
   const auto& feed_forward = std::get<FeedForwardWeights>(block[1].f);
+  const AttentionLayerSpec& spec = attention.spec;
+  const std::int64_t kv_rows = spec.kv_heads * spec.head_dim;
+  const std::int64_t hidden = feed_forward.spec.down.inputs;
+  const Split qkv(recording, attention.qkv, {spec.heads * spec.head_dim, kv_rows, kv_rows});
+  const Split gate_up(recording, feed_forward.gate_up, {hidden, hidden});
   const CacheTensors& cache = *recording.cache(attention.cache_index);
-  const auto lora = [&](const LinearLayer& layer) { return recording.adapted(layer).lora; };
-  return {.input_norm = block[0].norm,
-          .q = attention.qkv[0].weights.w.whole(),
-          .k = attention.qkv[1].weights.w.whole(),
-          .v = attention.qkv[2].weights.w.whole(),
+  return {.input_norm = block[0].norm.w,
+          .q = qkv.w[0],
+          .k = qkv.w[1],
+          .v = qkv.w[2],
           .o = attention.o.weights.w.whole(),
-          .output_norm = block[1].norm,
-          .gate = feed_forward.gate_up[0].weights.w.whole(),
-          .up = feed_forward.gate_up[1].weights.w.whole(),
+          .output_norm = block[1].norm.w,
+          .gate = gate_up.w[0],
+          .up = gate_up.w[1],
           .down = feed_forward.down.weights.w.whole(),
-          .key_cache = cache.keys,
-          .value_cache = cache.values,
-          .q_bias = attention.qkv[0].weights.bias,
-          .k_bias = attention.qkv[1].weights.bias,
-          .v_bias = attention.qkv[2].weights.bias,
-          .loras = {lora(attention.qkv[0]), lora(attention.qkv[1]), lora(attention.qkv[2]),
-                    lora(attention.o), lora(feed_forward.gate_up[0]), lora(feed_forward.gate_up[1]),
-                    lora(feed_forward.down)}};
+          .key_cache = cache.at(0),
+          .value_cache = cache.at(1),
+          .first = recording.key_ranges(spec).first,
+          .rope_table = spec.rope ? recording.rope_table(*spec.rope) : Tensor(),
+          .q_bias = qkv.bias[0],
+          .k_bias = qkv.bias[1],
+          .v_bias = qkv.bias[2],
+          .q_norm = attention.q_norm,
+          .k_norm = attention.k_norm,
+          .attention_post_norm = block[0].post_norm.w,
+          .feed_forward_post_norm = block[1].post_norm.w,
+          .loras = {qkv.lora[0], qkv.lora[1], qkv.lora[2], recording.adapted(attention.o).lora,
+                    gate_up.lora[0], gate_up.lora[1], recording.adapted(feed_forward.down).lora}};
 }
 
 }  // namespace
@@ -78,22 +168,21 @@ DecodeLayer decode_layer(Recording& recording, const BlockWeights& block) {
 std::variant<DecodeLayers, std::string> decode_layers_of(Recording& recording) {
   const std::vector<BlockWeights>& blocks = recording.model().blocks();
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    const char* why = refusal_of(blocks[i]);
-    const auto spec = [](const BlockWeights& block) -> const AttentionLayerSpec& {
-      return std::get<AttentionWeights>(block[0].f).spec;
-    };
-    if (why == nullptr) why = refusal_of(spec(blocks[i]), spec(blocks.front()));
+    const char* why = refusal_of(recording, blocks[i]);
+    if (why == nullptr) why = refusal_of(blocks[i], blocks.front());
     if (why != nullptr) return fmt::format("block {}: {}", i, why);
   }
-  const AttentionLayerSpec& shared = std::get<AttentionWeights>(blocks.front()[0].f).spec;
-  const Recording::KeyRanges ranges = recording.key_ranges(shared);
+  if (const char* why = refusal_of_ropes(blocks)) return why;
+  const BlockWeights& first = blocks.front();
+  const AttentionLayerSpec& shared = std::get<AttentionWeights>(first[0].f).spec;
   DecodeLayers decode{.layers = {},
-                      .rope_table = recording.rope_table(*shared.rope),
                       .position = recording.row_inputs().positions,
-                      .first = ranges.first,
-                      .last = ranges.last,
+                      .last = recording.row_inputs().last,
                       .heads = shared.heads,
-                      .epsilon = recording.epsilon()};
+                      .epsilon = recording.epsilon(),
+                      .scale = scale_of_scores(shared),
+                      .multiplier = first[0].multiplier,
+                      .function = std::get<FeedForwardWeights>(first[1].f).spec.function};
   for (const BlockWeights& block : blocks) decode.layers.push_back(decode_layer(recording, block));
   return decode;
 }

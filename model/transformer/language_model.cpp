@@ -27,10 +27,9 @@ bool lies_where_kernels_read(const Context& context, std::span<const std::byte> 
 }
 
 // Whether the device reads the weight from the mapped file.
-bool stays_in_file(Context& context, const WeightView& view) {
+bool stays_in_file(Context& context, const WeightView& view, const WeightForm& form) {
   return context.config().wrap_files && !needs_reordering(view) &&
-         lies_where_kernels_read(context, view.bytes) &&
-         form_of(context, view).layout == Layout::plain &&
+         lies_where_kernels_read(context, view.bytes) && form.layout == Layout::plain &&
          context.transfers().can_wrap(view.bytes, view.type);
 }
 
@@ -55,6 +54,33 @@ std::int64_t longest_context(const ModelConfig& config, std::int64_t length) {
   return longest;
 }
 
+// The matrices of `views` as one, one after the other: where they lie, if they do so in a file.
+WeightView stacked(const std::vector<WeightView>& views) {
+  WeightView all = views.front();
+  all.shape = {all.shape[0] * static_cast<std::int64_t>(views.size()), all.shape[1]};
+  const std::size_t bytes = all.bytes.size();
+  bool are_adjacent = true;
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    if (views[i].type != all.type)
+      fail(ErrorCode::unsupported,
+           "{}: tensors {} and {} have the types {} and {}; those of all experts must be the same",
+           views[i].file.string(), all.stored_name, views[i].stored_name, name_of(all.type),
+           name_of(views[i].type));
+    are_adjacent = are_adjacent && views[i].bytes.data() == all.bytes.data() + i * bytes;
+  }
+  if (are_adjacent) {
+    all.bytes = {all.bytes.data(), views.size() * bytes};
+    return all;
+  }
+  const auto copy = std::make_shared<std::vector<std::byte>>();
+  copy->reserve(views.size() * bytes);
+  for (const WeightView& view : views)
+    copy->insert(copy->end(), view.bytes.begin(), view.bytes.end());
+  all.bytes = *copy;
+  all.mapping = copy;
+  return all;
+}
+
 // Loads tensors from a model's files to the device, by name.
 class Loader {
  public:
@@ -67,17 +93,24 @@ class Loader {
   // file, or streamed to the device in the best layout for it.
   Weight matrix(const std::string& name, Shape shape) {
     const WeightView view = files_.get(name, shape);
-    const std::size_t row_bytes =
-        bytes_of(form_of(context_, view).type, static_cast<std::size_t>(shape[1]));
-    const bool stays = stays_in_file(context_, view);
-    std::vector<Tensor> parts;
-    for (const RowRange& rows : part_rows(context_.device(), name, shape[0], row_bytes)) {
-      Tensor part = stays ? wrap(view, rows) : Tensor();
-      if (part.empty()) part = copy(view, rows);
-      parts.push_back(part);
+    return matrix(view, form_of(context_, view));
+  }
+  // The same of the matrices of all experts, in the form that suits each of them, as one.
+  Weight stack(const std::vector<LinearSpec>& experts) {
+    std::vector<WeightView> views;
+    for (const LinearSpec& spec : experts) {
+      const std::string name = prefix_ + spec.names.hugging_face + ".weight";
+      views.push_back(files_.get(name, {spec.outputs, spec.inputs}));
     }
-    Weight weight(std::move(parts));
-    count(weight.bytes(), view.bytes.size());
+    Weight weight = matrix(stacked(views), form_of(context_, views.front()));
+    if (weight.is_split())
+      fail(
+          ErrorCode::out_of_memory,
+          "{}: the {} matrices of experts such as {} need {} MiB in one allocation, the largest on "
+          "'{}' is {} MiB; use a model with lower-bit quantisation, or another device",
+          views.front().file.string(), views.size(), views.front().stored_name,
+          weight.bytes() >> 20U, context_.device().name,
+          context_.device().max_allocation_bytes >> 20U);
     return weight;
   }
   // Returns a vector times `scale`, as f32 for any storage type: norms and biases are small.
@@ -92,21 +125,59 @@ class Loader {
     return tensor;
   }
 
+  // Returns the taps [W, C] of a convolution by their lag, the file's [C, 1, W] in reverse.
+  Tensor taps(const ParameterSpec& spec) {
+    const WeightView view =
+        files_.get(prefix_ + spec.names.hugging_face, {spec.width, 1, spec.taps});
+    const auto C = static_cast<std::size_t>(spec.width), W = static_cast<std::size_t>(spec.taps);
+    const std::vector<float> stored = to_float(view.type, view.bytes, C * W);
+    std::vector<float> values(stored.size());
+    for (std::size_t c = 0; c < C; ++c) {
+      for (std::size_t lag = 0; lag < W; ++lag) values[lag * C + c] = stored[c * W + W - 1 - lag];
+    }
+    const Tensor tensor =
+        context_.upload<float>({spec.taps, spec.width}, DType::f32, values, MemoryTag::weights);
+    count(tensor.bytes(), view.bytes.size());
+    return tensor;
+  }
+  Tensor parameter(const ParameterSpec& spec) {
+    return vector(prefix_ + spec.names.hugging_face, spec.width);
+  }
+
   // Also multiplied by the scale of the logits, which are linear in it.
-  Tensor final_norm() {
+  NormWeights final_norm() {
     prefix_.clear();
     const ModelConfig& c = files_.config();
     return norm(c.final_norm, static_cast<float>(c.logit_scale));
   }
 
+  NormWeights embedding_norm() { return norm(files_.config().embedding.norm); }
+
+  // Returns the embeddings of positions, each with that of the first segment: [P, D] f32, or empty.
+  Tensor position_embeddings() {
+    const ModelConfig& c = files_.config();
+    const EmbeddingSpec& spec = c.embedding;
+    if (spec.position_rows == 0) return {};
+    std::vector<float> sum = floats_of(spec.positions, {spec.position_rows, c.hidden_size});
+    sum.erase(sum.begin(), sum.begin() + spec.skipped_positions * c.hidden_size);
+    if (spec.segment_rows > 0) {
+      const auto segments = floats_of(spec.segments, {spec.segment_rows, c.hidden_size});
+      const auto D = static_cast<std::size_t>(c.hidden_size);
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += segments[i % D];
+    }
+    return context_.upload<float>({spec.position_rows - spec.skipped_positions, c.hidden_size},
+                                  DType::f32, sum, MemoryTag::weights);
+  }
+
   BlockWeights block(std::size_t layer) {
-    prefix_ = fmt::format("model.layers.{}.", layer);
+    prefix_ = fmt::format("{}{}.", files_.config().block_prefix, layer);
     BlockWeights block;
     for (const SubLayerSpec& spec : files_.config().blocks[layer]) {
       SubLayerWeights weights;
       weights.norm = norm(spec.norm);
       std::visit([&](const auto& f) { weights.f = load(f); }, spec.f);
       weights.post_norm = norm(spec.post_norm);
+      weights.sum_norm = norm(spec.sum_norm);
       weights.multiplier = static_cast<float>(spec.multiplier);
       block.push_back(std::move(weights));
     }
@@ -116,10 +187,33 @@ class Loader {
   std::size_t bytes() const { return bytes_; }
 
  private:
-  Tensor norm(const NormSpec& spec, float scale = 1) {
-    return vector(prefix_ + spec.names.hugging_face + ".weight", spec.width, scale);
+  Weight matrix(const WeightView& view, const WeightForm& form) {
+    const std::size_t row_bytes = bytes_of(form.type, static_cast<std::size_t>(view.shape[1]));
+    const bool stays = stays_in_file(context_, view, form);
+    std::vector<Tensor> parts;
+    for (const RowRange& rows : part_rows(context_.device(), view.name, view.shape[0], row_bytes)) {
+      Tensor part = stays ? wrap(view, rows) : Tensor();
+      if (part.empty()) part = copy(view, rows, form);
+      parts.push_back(part);
+    }
+    Weight weight(std::move(parts));
+    count(weight.bytes(), view.bytes.size());
+    return weight;
   }
-  Tensor norm(const std::optional<NormSpec>& spec) { return spec ? norm(*spec) : Tensor(); }
+  NormWeights norm(const NormSpec& spec, float scale = 1) {
+    if (!spec.exists()) return {};
+    const std::string name = prefix_ + spec.names.hugging_face;
+    return {vector(name + ".weight", spec.width, scale),
+            spec.has_bias ? vector(name + ".bias", spec.width, scale) : Tensor()};
+  }
+  NormWeights norm(const std::optional<NormSpec>& spec) {
+    return spec ? norm(*spec) : NormWeights();
+  }
+  std::vector<float> floats_of(const TensorNames& names, const Shape& shape) {
+    const WeightView view = files_.get(names.hugging_face + ".weight", shape);
+    count(4 * static_cast<std::size_t>(shape.elements()), view.bytes.size());
+    return to_float(view.type, view.bytes, static_cast<std::size_t>(shape.elements()));
+  }
   std::vector<LinearLayer> linears(const std::optional<LinearSpec>& joined,
                                    std::initializer_list<const LinearSpec*> separate) {
     if (joined) return {linear(*joined)};
@@ -138,15 +232,40 @@ class Loader {
     AttentionWeights weights{.spec = at_length(spec, options_.context_length),
                              .qkv = linears(spec.qkv, {&spec.q, &spec.k, &spec.v}),
                              .o = linear(spec.o),
-                             .q_norm = norm(spec.q_norm),
-                             .k_norm = norm(spec.k_norm),
-                             .cache_index = attentions_++};
+                             .q_norm = norm(spec.q_norm).w,
+                             .k_norm = norm(spec.k_norm).w,
+                             .cache_index = caches_++};
     return weights;
   }
   FeedForwardWeights load(const FeedForwardLayerSpec& spec) {
     return {.spec = spec,
             .gate_up = linears(spec.gate_up, {&spec.gate, &spec.up}),
             .down = linear(spec.down)};
+  }
+  MlpWeights load(const MlpLayerSpec& spec) {
+    return {.spec = spec, .up = linear(spec.up), .down = linear(spec.down)};
+  }
+  ShortConvWeights load(const ShortConvLayerSpec& spec) {
+    return {.spec = spec,
+            .in = linear(spec.in),
+            .out = linear(spec.out),
+            .taps = taps(spec.taps),
+            .bias = spec.bias ? parameter(*spec.bias) : Tensor(),
+            .cache_index = caches_++};
+  }
+  StackedLinears stacked_linears(const std::vector<LinearSpec>& experts) {
+    StackedLinears linears{.paths = {}, .w = stack(experts)};
+    for (const LinearSpec& spec : experts) {
+      linears.paths.push_back(prefix_ + spec.names.hugging_face);
+    }
+    return linears;
+  }
+  ExpertsWeights load(const ExpertsLayerSpec& spec) {
+    return {.spec = spec,
+            .router = linear(spec.router),
+            .gate = stacked_linears(spec.gate),
+            .up = stacked_linears(spec.up),
+            .down = stacked_linears(spec.down)};
   }
 
   static std::span<const std::byte> bytes_of_rows(const WeightView& view, const RowRange& rows) {
@@ -159,8 +278,7 @@ class Loader {
     return context_.transfers().wrap(bytes_of_rows(view, rows), {rows.count, view.shape[1]},
                                      view.type, view.mapping);
   }
-  Tensor copy(const WeightView& view, const RowRange& rows) {
-    const WeightForm form = form_of(context_, view);
+  Tensor copy(const WeightView& view, const RowRange& rows, const WeightForm& form) {
     const Tensor tensor =
         context_.allocate({rows.count, view.shape[1]}, form.type, MemoryTag::weights);
     if (form.layout == Layout::packed) return in_packed_panels(tensor, view, rows.begin);
@@ -223,7 +341,7 @@ class Loader {
   const LoadOptions& options_;
   std::string prefix_;  // of the block's names
   std::uint32_t linears_ = 0;
-  std::size_t attentions_ = 0;
+  std::size_t caches_ = 0;
   std::size_t wanted_;     // bytes of the files
   std::size_t read_ = 0;   // bytes of the files
   std::size_t bytes_ = 0;  // bytes of the tensors
@@ -233,9 +351,9 @@ class Loader {
 void require_free_memory(Context& context, const WeightFiles& files) {
   std::size_t wanted = 0;
   for (const WeightView& view : files.all()) {
-    if (stays_in_file(context, view)) continue;
-    wanted +=
-        bytes_of(form_of(context, view).type, static_cast<std::size_t>(view.shape.elements()));
+    const WeightForm form = form_of(context, view);
+    if (stays_in_file(context, view, form)) continue;
+    wanted += bytes_of(form.type, static_cast<std::size_t>(view.shape.elements()));
   }
   const MemoryStatistics pool = context.pool().statistics();
   const std::size_t free = pool.limit_bytes - std::min(pool.limit_bytes, pool.in_use_bytes);
@@ -255,8 +373,30 @@ void warn_of_unread_keys(const Context& context, const ModelConfig& config) {
                   config.name, config.family, fmt::join(config.unread_keys, ", ")));
 }
 
-bool is_wanted(std::string_view path, std::string_view target) {
-  return target == "all-linear" || path.ends_with(fmt::format(".{}", target));
+// Whether a layer is one of `target_modules`. Routers have to be named: the Linear layers of
+// transformers' models, which PEFT means by all-linear, do not contain them.
+bool is_wanted(const LinearSpec& linear, const std::vector<std::string>& target_modules) {
+  const std::string name = "." + linear.names.hugging_face;
+  return std::ranges::any_of(target_modules, [&](const std::string& target) {
+    return target == "all-linear" ? !linear.is_router : name.ends_with("." + target);
+  });
+}
+
+// The layers of the blocks from `begin` on that `wants`.
+template <class Wants>
+std::vector<AdapterSite> sites_of(const ModelConfig& config, std::int64_t begin, Wants wants) {
+  std::vector<AdapterSite> sites;
+  for (std::int64_t block = begin; block < config.layers; ++block) {
+    for (const SubLayerSpec& layer : config.blocks[static_cast<std::size_t>(block)]) {
+      for (const LinearSpec* linear : linears_of(layer)) {
+        if (!wants(*linear)) continue;
+        sites.push_back(
+            {fmt::format("{}{}.{}", config.block_prefix, block, linear->names.hugging_face),
+             linear->inputs, linear->outputs});
+      }
+    }
+  }
+  return sites;
 }
 
 // "q_proj" of "self_attn.q_proj"
@@ -286,16 +426,23 @@ void require_known(const ModelConfig& config, const std::vector<std::string>& ta
   }
 }
 
+using Linears = std::vector<const LinearLayer*>;
+
+Linears all_of(const std::vector<LinearLayer>& layers, const LinearLayer& last) {
+  Linears all;
+  for (const LinearLayer& each : layers) all.push_back(&each);
+  all.push_back(&last);
+  return all;
+}
+
+Linears linears_in(const AttentionWeights& f) { return all_of(f.qkv, f.o); }
+Linears linears_in(const FeedForwardWeights& f) { return all_of(f.gate_up, f.down); }
+Linears linears_in(const ExpertsWeights& f) { return {&f.router}; }
+Linears linears_in(const ShortConvWeights& f) { return {&f.in, &f.out}; }
+Linears linears_in(const MlpWeights& f) { return {&f.up, &f.down}; }
+
 const LinearLayer* find_linear(const SubLayerWeights& layer, std::string_view path) {
-  std::vector<const LinearLayer*> all;
-  if (const auto* attention = std::get_if<AttentionWeights>(&layer.f)) {
-    for (const LinearLayer& each : attention->qkv) all.push_back(&each);
-    all.push_back(&attention->o);
-  } else {
-    const auto& feed_forward = std::get<FeedForwardWeights>(layer.f);
-    for (const LinearLayer& each : feed_forward.gate_up) all.push_back(&each);
-    all.push_back(&feed_forward.down);
-  }
+  const Linears all = std::visit([](const auto& f) { return linears_in(f); }, layer.f);
   const auto at = std::ranges::find(all, path, [](const LinearLayer* each) { return each->path; });
   return at == all.end() ? nullptr : *at;
 }
@@ -311,14 +458,25 @@ LanguageModel::LanguageModel(Context& context, const WeightFiles& files, const L
   warn_of_unread_keys(context, config_);
   Loader loader(context, files, options);
   const ModelConfig& c = config_;
-  embeddings_ = loader.matrix("model.embed_tokens.weight", {c.vocabulary, c.hidden_size});
+  const Shape matrix{c.vocabulary, c.hidden_size};
+  embeddings_ = loader.matrix(c.embedding.words.hugging_face + ".weight", matrix);
+  position_embeddings_ = loader.position_embeddings();
+  embedding_norm_ = loader.embedding_norm();
   for (std::size_t layer = 0; layer < c.blocks.size(); ++layer) {
     blocks_.push_back(loader.block(layer));
   }
   final_norm_ = loader.final_norm();
-  head_ =
-      c.tied_head ? embeddings_ : loader.matrix("lm_head.weight", {c.vocabulary, c.hidden_size});
+  if (c.has_head) head_ = c.tied_head ? embeddings_ : loader.matrix("lm_head.weight", matrix);
   weight_bytes_ = loader.bytes();
+}
+
+const Weight& LanguageModel::head() const {
+  if (!config_.has_head)
+    fail(ErrorCode::unsupported,
+         "model {}: a {} model is an encoder, which embeds texts and predicts no tokens; use clora "
+         "embed or Embedder",
+         config_.name, config_.family);
+  return head_;
 }
 
 void LanguageModel::require_context(std::int64_t length) const {
@@ -361,7 +519,7 @@ void LanguageModel::prepare_rope_tables(std::int64_t positions) {
 }
 
 std::vector<AdapterSite> adapter_sites(const ModelConfig& config) {
-  return select_sites(config, {"all-linear"}, 0);
+  return sites_of(config, 0, [](const LinearSpec&) { return true; });
 }
 
 std::vector<AdapterSite> select_sites(const ModelConfig& config,
@@ -370,19 +528,9 @@ std::vector<AdapterSite> select_sites(const ModelConfig& config,
   require_known(config, target_modules);
   require(last_layers >= 0 && last_layers <= config.layers,
           "layers: the model has {} blocks, got {}", config.layers, last_layers);
-  std::vector<AdapterSite> sites;
   const std::int64_t begin = last_layers == 0 ? 0 : config.layers - last_layers;
-  for (std::int64_t block = begin; block < config.layers; ++block) {
-    for (const SubLayerSpec& layer : config.blocks[static_cast<std::size_t>(block)]) {
-      for (const LinearSpec* linear : linears_of(layer)) {
-        AdapterSite site{fmt::format("model.layers.{}.{}", block, linear->names.hugging_face),
-                         linear->inputs, linear->outputs};
-        const auto wants = [&](const auto& target) { return is_wanted(site.path, target); };
-        if (std::ranges::any_of(target_modules, wants)) sites.push_back(std::move(site));
-      }
-    }
-  }
-  return sites;
+  return sites_of(config, begin,
+                  [&](const LinearSpec& linear) { return is_wanted(linear, target_modules); });
 }
 
 }  // namespace clora

@@ -1,5 +1,5 @@
-// LanguageModel: the frozen weights of a decoder-only transformer on the device, in the storage
-// types of their files, with the metadata that the recorded forward and backward need.
+// LanguageModel: the frozen weights of a transformer, decoder or encoder, on the device, in the
+// storage types of their files, with the metadata that the recorded forward and backward need.
 //
 // It holds no adapter and no state of a run: several trainers and generators may share one model.
 // Must not outlive its Context.
@@ -44,15 +44,20 @@ class LanguageModel {
   Context& context() const noexcept { return *context_; }
   const ModelConfig& config() const noexcept { return config_; }
   const Weight& embeddings() const noexcept { return embeddings_; }  // [V, D]
-  const Tensor& final_norm() const noexcept { return final_norm_; }  // [D]
-  const Weight& head() const noexcept { return head_; }              // [V, D]
+  // Of each position [P, D], with what else every row gets; or empty.
+  const Tensor& position_embeddings() const noexcept { return position_embeddings_; }
+  const NormWeights& embedding_norm() const noexcept { return embedding_norm_; }
+  const NormWeights& final_norm() const noexcept { return final_norm_; }
+  // [V, D]. Errors: unsupported for an encoder.
+  const Weight& head() const;
   const std::vector<BlockWeights>& blocks() const noexcept { return blocks_; }
 
   // Errors: invalid_argument if a rope of the model depends on the length of the context, and the
   // model was loaded for shorter ones (LoadOptions::context_length).
   void require_context(std::int64_t length) const;
 
-  // Errors: invalid_argument if the model has no linear layer of that path.
+  // Errors: invalid_argument if the model has no linear layer of that path; those of experts are in
+  // ExpertsWeights.
   const LinearLayer& linear(std::string_view path) const;
 
   // Cosines and sines of at least `positions` positions, [P, E/2, 2]; cached, and rebuilt for more
@@ -70,7 +75,8 @@ class LanguageModel {
   Context* context_;
   ModelConfig config_;
   Weight embeddings_, head_;
-  Tensor final_norm_;
+  Tensor position_embeddings_;
+  NormWeights embedding_norm_, final_norm_;
   std::vector<std::pair<RopeSpec, Tensor>> rope_tables_;
   std::vector<BlockWeights> blocks_;
   std::vector<WeightView> stored_weights_;
@@ -83,8 +89,8 @@ class LanguageModel {
 std::vector<AdapterSite> adapter_sites(const ModelConfig& config);
 
 // Returns those of the last `last_layers` blocks (0: all) whose last name part is in target_modules
-// ("all-linear": every one). Errors: invalid_argument, with the valid names, for a name that is not
-// a linear layer.
+// ("all-linear": every one but routers). Errors: invalid_argument, with the valid names, for a name
+// that is not a linear layer.
 std::vector<AdapterSite> select_sites(const ModelConfig& config,
                                       const std::vector<std::string>& target_modules,
                                       std::int64_t last_layers);

@@ -22,7 +22,7 @@ struct AttentionWeights {
   std::vector<LinearLayer> qkv;  // q, k and v, or one layer of all three
   LinearLayer o;
   Tensor q_norm, k_norm;        // [E], or empty
-  std::size_t cache_index = 0;  // of its keys and values, among the attention layers of the model
+  std::size_t cache_index = 0;  // of its keys and values, among the caches of the model
 };
 
 struct FeedForwardWeights {
@@ -31,11 +31,41 @@ struct FeedForwardWeights {
   LinearLayer down;
 };
 
+struct ShortConvWeights {
+  ShortConvLayerSpec spec;
+  LinearLayer in, out;
+  Tensor taps, bias;  // as in ShortConv
+  std::size_t cache_index = 0;
+};
+
+// The matrices of one role of all experts, one after the other: [experts N, K].
+struct StackedLinears {
+  std::vector<std::string> paths;  // of each expert, as adapters name them
+  Weight w;
+};
+
+struct ExpertsWeights {
+  ExpertsLayerSpec spec;
+  LinearLayer router;
+  StackedLinears gate, up, down;
+};
+
+struct MlpWeights {
+  MlpLayerSpec spec;
+  LinearLayer up, down;
+};
+
+// Of rms_norm, or with a bias of layer_norm; or of none.
+struct NormWeights {
+  Tensor w = {}, bias = {};  // [D] each
+  bool empty() const { return w.empty(); }
+};
+
 struct SubLayerWeights {
-  Tensor norm;       // [D]
-  Tensor post_norm;  // [D], or empty
+  NormWeights norm, post_norm, sum_norm;
   float multiplier = 1;
-  std::variant<AttentionWeights, FeedForwardWeights> f;
+  std::variant<AttentionWeights, FeedForwardWeights, ExpertsWeights, ShortConvWeights, MlpWeights>
+      f;
 };
 
 using BlockWeights = std::vector<SubLayerWeights>;

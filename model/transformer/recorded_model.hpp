@@ -2,7 +2,7 @@
 // record the same pass:
 //
 //   x = embeddings of the ids;  each sub-layer of each block adds to it (BlockSpec)
-//   output = rms_norm(the selected rows of x)
+//   output = norm(the selected rows of x), or these rows themselves
 //
 // The head follows in record_logits(), or with the loss, which is the caller's. The backward
 // recomputes the norms' outputs in the passes that compute their gradients.
@@ -35,17 +35,18 @@ class RecordedModel {
   void record_logits(const Tensor& logits) const;
 
   // doutput: the gradient of the output, overwritten. place [T] i32: the row's index among the
-  // selected ones, or -1. Gradients of all adapters accumulate. REQUIRES: the pass trains, and
-  // `selected` is given.
+  // selected ones, or -1; empty if all rows are. Gradients of all adapters accumulate. REQUIRES:
+  // the pass trains.
   void record_backward(const Tensor& doutput, const Tensor& place);
 
  private:
-  // x = x + multiplier post_norm(f(rms_norm(x))), with what its backward needs.
+  // x = sum_norm(x + multiplier post_norm(f(norm(x)))), with what its backward needs.
   struct ResidualLayer {
     const SubLayerWeights* weights;
     std::unique_ptr<SubLayer> f;
-    Tensor x;       // [T, D], the input
-    Tensor output;  // [T, D], f's; empty unless a norm or a factor follows
+    Tensor x;            // [T, D], the input
+    Tensor output = {};  // [T, D], f's; empty unless a norm or a factor follows
+    Tensor sum = {};     // [T, D], before sum_norm; or empty
   };
   // The gradient of the residual stream.
   struct StreamGradient {
@@ -54,6 +55,7 @@ class RecordedModel {
     const Tensor& for_products() const { return bf16.empty() ? d : bf16; }
   };
 
+  void add_positions(const Tensor& x);
   Tensor record_blocks(Tensor x);
   // y = the layer's output, h its normed input.
   void record_layer(ResidualLayer& layer, const Tensor& y, const Tensor& h);
@@ -62,6 +64,9 @@ class RecordedModel {
   Tensor gradient_of_output(const ResidualLayer& layer, const StreamGradient& dy);
   // dy becomes the gradient of the layer's input if wants_dx.
   void record_layer_backward(const ResidualLayer& layer, const StreamGradient& dy, bool wants_dx);
+  void add_gradient_of_input(const StreamGradient& dy, const Tensor& dh,
+                             const ResidualLayer& layer);
+  void round_gradient(const StreamGradient& dy);
   Tensor rows_of_stream(std::int64_t rows, std::string_view name);
 
   Recording& recording_;

@@ -4,7 +4,8 @@
 
 #include "clora/ops/attention/attention.hpp"
 #include "clora/ops/attention/attention_window.hpp"
-#include "clora/ops/rowwise/rms_norm.hpp"
+#include "clora/ops/rowwise/cast.hpp"
+#include "model/transformer/norm.hpp"
 #include "ops/activations.hpp"
 
 namespace clora {
@@ -40,11 +41,23 @@ Tensor Recording::rms_norm(const Tensor& x, const Tensor& w, std::string_view na
   return y;
 }
 
+Tensor Recording::norm(const Tensor& x, const NormWeights& weights, std::string_view name) {
+  if (weights.empty() && x.type() == options_.type) return x;
+  const Tensor y = activation(x.shape(), name);
+  if (weights.empty()) {
+    record_cast(batch_, y, x);
+  } else {
+    record_norm(batch_, y, x, weights, epsilon());
+  }
+  return y;
+}
+
 Tensor Recording::first_of(std::int64_t window) {
   if (window == 0) return options_.rows.first;
   const auto known = std::ranges::find(windows_, window, &Window::window);
   if (known != windows_.end()) return known->first;
-  const Tensor first = batch_.temporary({rows_}, DType::i32, "first row of the window");
+  // Not a temporary: decoding in one launch reads it by its address, which one has after seal().
+  const Tensor first = batch_.context().allocate({rows_}, DType::i32, MemoryTag::activations);
   record_attention_window(batch_, first, options_.rows.first, options_.rows.last, window);
   windows_.push_back({window, first});
   return first;

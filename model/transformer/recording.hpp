@@ -21,17 +21,16 @@ struct RowInputs {
   double keys_per_row = 0;  // as in AttentionInputs, without sliding windows
 };
 
-// Keys and values of all earlier positions, each [S, G, E].
-struct CacheTensors {
-  Tensor keys, values;
-};
+// What a sub-layer keeps of earlier positions (cache_shapes() of model/transformer/sub_layer.hpp):
+// attention its keys and values, a layer with a state its state.
+using CacheTensors = std::vector<Tensor>;
 
 struct RecordingOptions {
   RowInputs rows;
   std::int64_t positions = 0;  // P: every position is below it
   DType type = DType::f32;     // of activations that products read
   const Adapter* adapter = nullptr;
-  // Of each attention layer, appended to and read from; empty: rows attend to each other only.
+  // Of each sub-layer that has one, read and written; empty: rows depend on each other only.
   std::span<const CacheTensors> caches = {};
   // A pass with a backward: activations are kept, and adapters have dropout and gradients.
   bool trains = false;
@@ -60,6 +59,7 @@ class Recording {
   const RowInputs& row_inputs() const noexcept { return options_.rows; }
   bool trains() const noexcept { return options_.trains; }
   DType type() const noexcept { return options_.type; }
+  const Adapter* adapter() const noexcept { return options_.adapter; }  // null: none
   float epsilon() const { return static_cast<float>(model_.config().rms_norm_epsilon); }
   // nullptr without a cache.
   const CacheTensors* cache(std::size_t index) const;
@@ -72,6 +72,8 @@ class Recording {
   Tensor activation(Shape shape, std::string_view name);
   Tensor like(const Tensor& tensor, std::string_view name);
   Tensor rms_norm(const Tensor& x, const Tensor& w, std::string_view name);
+  // An activation: the norm of x; if there is none, x itself in the type of activations.
+  Tensor norm(const Tensor& x, const NormWeights& weights, std::string_view name);
 
   // Which rows a row attends to under a window, and the order of attention's tiles.
   struct KeyRanges {

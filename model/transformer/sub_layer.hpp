@@ -24,6 +24,11 @@ class SubLayer {
   virtual std::vector<PendingGradient> record_backward(const Tensor& dh, const Tensor& dy) = 0;
 };
 
+// The tensors, f32, that the sub-layer keeps between passes over one sequence of up to `positions`
+// positions; none for most layers. What they contain is not read by a row at position 0, so that
+// they need no reset; they cannot return to an earlier position, except those of attention.
+std::vector<Shape> cache_shapes(const SubLayerSpec& layer, std::int64_t positions);
+
 // Both must outlive the result.
 std::unique_ptr<SubLayer> make_sub_layer(Recording& recording, const SubLayerWeights& weights);
 

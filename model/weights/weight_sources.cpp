@@ -9,6 +9,8 @@
 #include "clora/runtime/files/json.hpp"
 #include "lora/hub_hint.hpp"
 #include "model/files/generation_config.hpp"
+#include "model/files/gguf_split.hpp"
+#include "model/files/model_folder.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -18,8 +20,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::string_view kConfigName = "config.json";
-constexpr std::string_view kSingleName = "model.safetensors";
-constexpr std::string_view kIndexName = "model.safetensors.index.json";
 
 // False also if the path is not accessible.
 bool is_there(const fs::path& path) {
@@ -65,13 +65,13 @@ void check_index(const fs::path& index_path, const json& index,
 }
 
 std::vector<SafetensorsFile> open_shards(const fs::path& folder) {
-  const fs::path index_path = folder / kIndexName;
+  const fs::path index_path = folder / kSafetensorsIndexName;
   const json index = read_json(index_path);
   std::vector<SafetensorsFile> shards;
   for (const std::string& name : shard_names(index_path, index)) {
     if (!is_there(folder / name))
       fail(ErrorCode::not_found, "{}: the shard {} is missing; {} refers to it", folder.string(),
-           name, kIndexName);
+           name, kSafetensorsIndexName);
     shards.push_back(SafetensorsFile::open(folder / name));
   }
   check_index(index_path, index, shards);
@@ -87,8 +87,8 @@ WeightSources open_hugging_face(const fs::path& folder) {
   sources.config = from_hugging_face(read_json(sources.config_file), sources.config_file.string());
   sources.config.name = fs::canonical(folder).filename().string();
   add_generation_ids(folder, sources.config);
-  if (is_there(folder / kSingleName))
-    sources.safetensors.push_back(SafetensorsFile::open(folder / kSingleName));
+  if (is_there(folder / kSafetensorsName))
+    sources.safetensors.push_back(SafetensorsFile::open(folder / kSafetensorsName));
   else
     sources.safetensors = open_shards(folder);
   return sources;
@@ -97,39 +97,25 @@ WeightSources open_hugging_face(const fs::path& folder) {
 WeightSources open_gguf(const fs::path& path) {
   WeightSources sources;
   sources.gguf = GgufFile::open(path);
-  if (sources.gguf->integer("split.count").value_or(1) > 1)
-    fail(ErrorCode::unsupported, "{}: a GGUF split into several files is not supported; merge it",
-         path.string());
   sources.folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  sources.config_file = path;
+  sources.config_file = sources.gguf->path();
   sources.config = from_gguf(*sources.gguf);
-  if (sources.config.name.empty()) sources.config.name = path.stem().string();
+  if (sources.config.name.empty()) {
+    const auto part = gguf_part_name(path);
+    sources.config.name = part ? part->model : path.stem().string();
+  }
   return sources;
 }
 
-std::vector<fs::path> gguf_files_in(const fs::path& folder) {
-  std::vector<fs::path> found;
-  std::error_code error;
-  fs::directory_iterator at(folder, error);
-  if (error) fail(ErrorCode::io, "{}: cannot be read: {}", folder.string(), error.message());
-  for (const fs::directory_entry& entry : at)
-    if (entry.path().extension() == ".gguf") found.push_back(entry.path());
-  std::ranges::sort(found);
-  return found;
-}
-
 WeightSources open_folder(const fs::path& folder) {
-  if (is_there(folder / kSingleName) || is_there(folder / kIndexName))
-    return open_hugging_face(folder);
-  const auto found = gguf_files_in(folder);
-  if (found.size() == 1) return open_gguf(found.front());
-  if (found.size() > 1)
-    fail(ErrorCode::not_found, "{}: contains {} and {} other .gguf files; pass one of them",
-         folder.string(), found.front().filename().string(), found.size() - 1);
-  fail(ErrorCode::not_found,
-       "{}: not a model folder; one contains config.json with model.safetensors (or {}), or one "
-       ".gguf file",
-       folder.string(), kIndexName);
+  if (has_safetensors(folder)) return open_hugging_face(folder);
+  const auto model = gguf_model_in(folder);
+  if (!model)
+    fail(ErrorCode::not_found,
+         "{}: not a model folder; one contains config.json with model.safetensors (or {}), or one "
+         ".gguf file or all parts of one",
+         folder.string(), kSafetensorsIndexName);
+  return open_gguf(*model);
 }
 
 void add(StoredWeights& weights, StoredWeight weight) {
@@ -146,8 +132,8 @@ StoredWeight stored_weight(const GgufTensor& tensor, std::string name, const Ggu
                  .type = tensor.type.value_or(DType::f32),
                  .shape = tensor.shape,
                  .bytes = tensor.bytes,
-                 .file = file.path(),
-                 .mapping = file.mapping()};
+                 .file = file.part_of(tensor).path(),
+                 .mapping = file.part_of(tensor).owner()};
   if (!tensor.type || *tensor.type == DType::i32)
     weight.unreadable =
         fmt::format("has the type {} ({})", ggml_type_name(tensor.type_number), tensor.type_number);
@@ -174,6 +160,42 @@ StoredWeight stored_weight(const SafetensorsFile::Entry& entry, const Safetensor
   return weight;
 }
 
+// Matrix need.stack.index of a tensor that stacks need.stack.count of them.
+StoredWeight matrix_of_stack(StoredWeight stack, const WeightNeed& need) {
+  WeightView& view = stack.view;
+  const Shape& shape = view.shape;
+  const bool fits = stack.unreadable.empty() && shape.rank() == 3 && shape[0] == need.stack.count;
+  view.name = need.name;
+  if (!fits && stack.unreadable.empty())
+    fail(ErrorCode::invalid_file, "{}: tensor {} must stack {} matrices {}, got {}",
+         view.file.string(), view.stored_name, need.stack.count, need.shape.text(), shape.text());
+  if (!fits) return stack;
+  const std::size_t bytes = view.bytes.size() / static_cast<std::size_t>(shape[0]);
+  view.bytes = view.bytes.subspan(static_cast<std::size_t>(need.stack.index) * bytes, bytes);
+  view.shape = {shape[1], shape[2]};
+  return stack;
+}
+
+void add_gguf_weights(StoredWeights& weights, const GgufFile& file,
+                      const std::vector<WeightNeed>& needs) {
+  std::multimap<std::string_view, const WeightNeed*> by_name;
+  for (const WeightNeed& need : needs) by_name.emplace(need.gguf_name, &need);
+  const WeightNeed tied_head{.name = "lm_head.weight", .gguf_name = "output.weight", .shape = {}};
+  // A tied head that a file stores as well, to be compared.
+  if (!by_name.contains(tied_head.gguf_name)) by_name.emplace(tied_head.gguf_name, &tied_head);
+  for (const GgufTensor& tensor : file.tensors()) {
+    if (tensor.name.starts_with("rope_f")) continue;  // factors, part of the configuration
+    const auto [begin, end] = by_name.equal_range(tensor.name);
+    if (begin == end) add(weights, stored_weight(tensor, std::string(tensor.name), file));
+    for (auto at = begin; at != end; ++at) {
+      const WeightNeed& need = *at->second;
+      StoredWeight weight = stored_weight(tensor, need.name, file);
+      add(weights,
+          need.stack.count > 0 ? matrix_of_stack(std::move(weight), need) : std::move(weight));
+    }
+  }
+}
+
 }  // namespace
 
 WeightSources open_weight_sources(const fs::path& path) {
@@ -189,22 +211,15 @@ WeightSources open_weight_sources(const fs::path& path) {
 
 StoredWeights list_weights(const WeightSources& sources, const std::vector<WeightNeed>& needs) {
   StoredWeights weights;
-  if (sources.gguf) {
-    std::map<std::string_view, std::string_view> names;
-    for (const WeightNeed& need : needs) names.emplace(need.gguf_name, need.name);
-    // A tied head that a file stores as well, to be compared.
-    names.emplace("output.weight", "lm_head.weight");
-    for (const GgufTensor& tensor : sources.gguf->tensors()) {
-      if (tensor.name.starts_with("rope_f")) continue;  // factors, part of the configuration
-      const auto known = names.find(tensor.name);
-      const std::string_view name = known == names.end() ? tensor.name : known->second;
-      add(weights, stored_weight(tensor, std::string(name), *sources.gguf));
-    }
-  }
+  if (sources.gguf) add_gguf_weights(weights, *sources.gguf, needs);
   for (const SafetensorsFile& file : sources.safetensors) {
-    for (const SafetensorsFile::Entry& entry : file.entries())
-      if (!entry.name.ends_with(".rotary_emb.inv_freq"))  // old files; derived from config.json
-        add(weights, stored_weight(entry, file));
+    for (const SafetensorsFile::Entry& entry : file.entries()) {
+      if (entry.name.ends_with(".rotary_emb.inv_freq")) continue;  // old files; of config.json
+      StoredWeight weight = stored_weight(entry, file);
+      const std::string& prefix = sources.config.optional_prefix;
+      if (entry.name.starts_with(prefix)) weight.view.name = entry.name.substr(prefix.size());
+      add(weights, std::move(weight));
+    }
   }
   return weights;
 }

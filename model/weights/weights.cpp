@@ -12,33 +12,46 @@ namespace {
 constexpr std::string_view kEmbeddings = "model.embed_tokens.weight";
 constexpr std::string_view kHead = "lm_head.weight";
 
-// Adds the needs of block `layer`.
-class BlockNeeds {
+// Adds the needs of a norm, or of what else begins with `prefix`, and with `gguf_prefix` in GGUF
+// files.
+class Needs {
  public:
-  BlockNeeds(std::vector<WeightNeed>& needs, std::size_t layer) : needs_(needs), layer_(layer) {}
+  Needs(std::vector<WeightNeed>& needs, std::string prefix, std::string gguf_prefix)
+      : needs_(needs), prefix_(std::move(prefix)), gguf_prefix_(std::move(gguf_prefix)) {}
 
   void add(const SubLayerSpec& layer) {
     for (const TensorSpec& tensor : tensors_of(layer)) {
       std::visit([this](const auto* each) { add(*each); }, tensor);
     }
   }
-
- private:
   void add(const NormSpec& norm) {
+    if (!norm.exists()) return;
     add(norm.names, ".weight", {norm.width}, 0);
     needs_.back().plus_one = norm.plus_one;
+    if (norm.has_bias) add(norm.names, ".bias", {norm.width}, 0);
+  }
+  void add_matrix(const TensorNames& names, std::int64_t rows, std::int64_t columns) {
+    if (rows > 0) add(names, ".weight", {rows, columns}, 0);
+  }
+
+ private:
+  void add(const ParameterSpec& parameter) {
+    const Shape shape =
+        parameter.taps == 0 ? Shape{parameter.width} : Shape{parameter.width, 1, parameter.taps};
+    add(parameter.names, "", shape, 0);
   }
   void add(const LinearSpec& linear) {
     add(linear.names, ".weight", {linear.outputs, linear.inputs}, linear.rotated_head_dim);
+    needs_.back().stack = linear.stack;
     if (linear.has_bias) add(linear.names, ".bias", {linear.outputs}, linear.rotated_head_dim);
   }
   void add(const TensorNames& names, std::string_view kind, Shape shape, std::int64_t head_dim) {
-    needs_.push_back({fmt::format("model.layers.{}.{}{}", layer_, names.hugging_face, kind),
-                      fmt::format("blk.{}.{}{}", layer_, names.gguf, kind), shape, head_dim});
+    needs_.push_back({fmt::format("{}{}{}", prefix_, names.hugging_face, kind),
+                      fmt::format("{}{}{}", gguf_prefix_, names.gguf, kind), shape, head_dim});
   }
 
   std::vector<WeightNeed>& needs_;
-  std::size_t layer_;
+  std::string prefix_, gguf_prefix_;
 };
 
 // Returns the other name of a tied matrix, or the name itself if it is not tied.
@@ -70,6 +83,14 @@ void resolve_tied_head(StoredWeights& weights, const std::filesystem::path& sour
   weights.erase(weights.find(kHead));
 }
 
+// GGUF files store the taps [C, 1, W] of a convolution as [C, W].
+void restore_dimension(StoredWeights& weights, const WeightNeed& need) {
+  const auto at = weights.find(need.name);
+  if (at == weights.end() || need.shape.rank() != 3) return;
+  Shape& shape = at->second.view.shape;
+  if (shape == Shape{need.shape[0], need.shape[2]}) shape = need.shape;
+}
+
 void check_weight(const StoredWeights& weights, const WeightNeed& need,
                   const std::filesystem::path& source) {
   const auto at = weights.find(need.name);
@@ -90,6 +111,11 @@ void check_weight(const StoredWeights& weights, const WeightNeed& need,
          view.stored_name, need.shape.text(), view.shape.text());
 }
 
+bool is_unused(const ModelConfig& config, std::string_view name) {
+  return std::ranges::any_of(config.unused_tensors,
+                             [&](const auto& prefix) { return name.starts_with(prefix); });
+}
+
 }  // namespace
 
 struct WeightFiles::Store {
@@ -99,17 +125,23 @@ struct WeightFiles::Store {
 };
 
 std::vector<WeightNeed> weight_needs(const ModelConfig& config) {
-  const Shape matrix{config.vocabulary, config.hidden_size};
+  const std::int64_t D = config.hidden_size;
+  const EmbeddingSpec& embedding = config.embedding;
   std::vector<WeightNeed> needs;
-  needs.push_back({std::string(kEmbeddings), "token_embd.weight", matrix});
+  Needs rest(needs, "", "");
+  rest.add_matrix(embedding.words, config.vocabulary, D);
+  rest.add_matrix(embedding.positions, embedding.position_rows, D);
+  rest.add_matrix(embedding.segments, embedding.segment_rows, D);
+  rest.add(embedding.norm);
   for (std::size_t layer = 0; layer < config.blocks.size(); ++layer) {
-    BlockNeeds block(needs, layer);
+    Needs block(needs, fmt::format("{}{}.", config.block_prefix, layer),
+                fmt::format("blk.{}.", layer));
     for (const SubLayerSpec& each : config.blocks[layer]) block.add(each);
   }
-  const TensorNames& norm = config.final_norm.names;
-  needs.push_back({norm.hugging_face + ".weight", norm.gguf + ".weight", {config.hidden_size}});
-  needs.back().plus_one = config.final_norm.plus_one;
-  if (!config.tied_head) needs.push_back({std::string(kHead), "output.weight", matrix});
+  rest.add(config.final_norm);
+  if (config.has_head && !config.tied_head) {
+    needs.push_back({std::string(kHead), "output.weight", {config.vocabulary, D}});
+  }
   return needs;
 }
 
@@ -126,6 +158,7 @@ WeightFiles WeightFiles::open(const std::filesystem::path& path) {
   StoredWeights stored = list_weights(store->sources, store->needs);
   if (config.tied_head) resolve_tied_head(stored, store->sources.config_file);
   for (const WeightNeed& need : store->needs) {
+    if (store->sources.gguf) restore_dimension(stored, need);
     check_weight(stored, need, path);
     WeightView& view = store->weights.insert(stored.extract(need.name)).position->second.view;
     if (config.rope_layout == RopeLayout::interleaved) {
@@ -134,6 +167,7 @@ WeightFiles WeightFiles::open(const std::filesystem::path& path) {
     view.hugging_face_offset = need.plus_one ? 1.0F : 0.0F;
     view.offset = store->sources.gguf ? 0 : view.hugging_face_offset;
   }
+  std::erase_if(stored, [&](const auto& each) { return is_unused(config, each.first); });
   // An additional tensor (a bias, a scale, an expert) would change the result.
   if (!stored.empty()) {
     const WeightView& extra = stored.begin()->second.view;
@@ -173,7 +207,8 @@ std::vector<WeightView> WeightFiles::all() const {
 
 std::vector<std::filesystem::path> WeightFiles::files() const {
   std::vector<std::filesystem::path> paths;
-  if (gguf() != nullptr) paths.push_back(gguf()->path());
+  if (gguf() != nullptr)
+    for (const MappedFile& part : gguf()->parts()) paths.push_back(part.path());
   for (const SafetensorsFile& file : store_->sources.safetensors) paths.push_back(file.path());
   return paths;
 }

@@ -50,6 +50,7 @@ struct WeightNeed {
   Shape shape;
   std::int64_t rotated_head_dim = 0;  // as in LinearSpec
   bool plus_one = false;              // as in NormSpec
+  StackPlace stack = {};              // as in LinearSpec
 };
 
 // Returns the tensors of a model with this configuration, in the order of computation; a tied head
@@ -58,9 +59,10 @@ std::vector<WeightNeed> weight_needs(const ModelConfig& config);
 
 class WeightFiles {
  public:
-  // path: a .gguf file; a folder with config.json and model.safetensors, or its shards with
-  // model.safetensors.index.json; a folder with exactly one .gguf file. Errors: not_found (no such
-  // path, a missing shard), invalid_file (a damaged file, a tensor missing or of a shape that
+  // path: a .gguf file, or any part of a split one; a folder with config.json and
+  // model.safetensors, or its shards with model.safetensors.index.json; a folder with exactly one
+  // .gguf file or the parts of one. Errors: not_found (no such path, a missing shard or part),
+  // invalid_file (a damaged file, a tensor missing or of a shape that
   // contradicts the configuration), unsupported (an architecture, a tensor type, or a tensor that
   // this architecture does not have).
   static WeightFiles open(const std::filesystem::path& path);

@@ -6,6 +6,7 @@
 #include "clora/ops/attention/attention.hpp"
 #include "clora/ops/gemm/gemm.hpp"
 #include "clora/ops/quant/quant.hpp"
+#include "clora/ops/rowwise/add.hpp"
 #include "clora/ops/rowwise/rms_norm.hpp"
 #include "clora/ops/rowwise/rope.hpp"
 #include "clora/ops/rowwise/swiglu.hpp"
@@ -25,6 +26,10 @@ void require_matrix(std::string_view name, const Tensor& w, std::int64_t rows,
           rows, columns, w.text());
 }
 
+void require_optional(std::string_view name, const Tensor& t, const Shape& shape) {
+  if (!t.empty()) require_tensor("decode_layers", name, t, shape);
+}
+
 void require_layer(const DecodeLayer& l, const Sizes& s) {
   constexpr std::string_view op = "decode_layers";
   require_tensor(op, "input_norm", l.input_norm, {s.D});
@@ -36,9 +41,24 @@ void require_layer(const DecodeLayer& l, const Sizes& s) {
   require_matrix("gate", l.gate, s.F, s.D);
   require_matrix("up", l.up, s.F, s.D);
   require_matrix("down", l.down, s.D, s.F);
-  if (!l.q_bias.empty()) require_tensor(op, "q_bias", l.q_bias, {s.H * s.E});
-  if (!l.k_bias.empty()) require_tensor(op, "k_bias", l.k_bias, {s.G * s.E});
-  if (!l.v_bias.empty()) require_tensor(op, "v_bias", l.v_bias, {s.G * s.E});
+  require_tensor(op, "first", l.first, {1}, DType::i32);
+  if (!l.rope_table.empty()) {
+    require(l.rope_table.shape().rank() == 3, "{}: rope_table must be f32 [P, {}, 2]", op, s.W / 2);
+    require_tensor(op, "rope_table", l.rope_table, {l.rope_table.shape()[0], s.W / 2, 2});
+  }
+  require_optional("q_bias", l.q_bias, {s.H * s.E});
+  require_optional("k_bias", l.k_bias, {s.G * s.E});
+  require_optional("v_bias", l.v_bias, {s.G * s.E});
+  if (s.head_norms) {
+    require_tensor(op, "q_norm", l.q_norm, {s.E});
+    require_tensor(op, "k_norm", l.k_norm, {s.E});
+  }
+  if (s.post_norms) {
+    require_tensor(op, "attention_post_norm", l.attention_post_norm, {s.D});
+    require_tensor(op, "feed_forward_post_norm", l.feed_forward_post_norm, {s.D});
+  }
+  require(l.q_norm.empty() != s.head_norms && l.attention_post_norm.empty() != s.post_norms,
+          "{}: all layers or none must have norms of heads, and of outputs", op);
   for (const LoraWeights& lora : l.loras) {
     require(lora.dropout.probability == 0, "{}: adapters must not use dropout", op);
   }
@@ -51,6 +71,29 @@ void record_linear(Batch& batch, const Tensor& y, const Tensor& x, const LinearW
   const Tensor s =
       lora.empty() ? Tensor() : batch.temporary({1, lora.a.shape()[0]}, DType::f32, "s");
   record_lora_linear(batch, y, s, x, weights, lora, residual);
+}
+
+// Norms and rotates heads in place.
+void finish_heads(Batch& batch, const Tensor& heads, const Tensor& norm, const DecodeLayer& l,
+                  const DecodeLayers& decode) {
+  const std::int64_t E = heads.shape()[2];
+  const Tensor each = heads.reshape({heads.elements() / E, E});
+  if (!norm.empty()) record_rms_norm(batch, each, each, norm, decode.epsilon);
+  if (l.rope_table.empty()) return;
+  record_rope(batch, heads, heads, decode.position, l.rope_table, RopeLayout::half_split,
+              RopeDirection::forward);
+}
+
+// x += multiplier post_norm(input w^T)
+void add_output(Batch& batch, const Tensor& x, const Tensor& input, const Tensor& w,
+                const LoraWeights& lora, const Tensor& post_norm, const DecodeLayers& decode) {
+  if (post_norm.empty() && decode.multiplier == 1) {
+    return record_linear(batch, x, input, {w, {}}, lora, x);
+  }
+  const Tensor y = batch.temporary(x.shape(), DType::f32, "output");
+  record_linear(batch, y, input, {w, {}}, lora);
+  if (!post_norm.empty()) record_rms_norm(batch, y, y, post_norm, decode.epsilon);
+  record_add(batch, x, x, y, decode.multiplier);
 }
 
 void attend(Batch& batch, const Tensor& x, const DecodeLayer& l, const DecodeLayers& decode,
@@ -66,10 +109,8 @@ void attend(Batch& batch, const Tensor& x, const DecodeLayer& l, const DecodeLay
   const Tensor q = linear(0, h, l.q, l.q_bias, "q").reshape({1, s.H, s.E});
   const Tensor k = linear(1, h, l.k, l.k_bias, "k").reshape({1, s.G, s.E});
   const Tensor v = linear(2, h, l.v, l.v_bias, "v").reshape({1, s.G, s.E});
-  for (const Tensor& rotated : {q, k}) {
-    record_rope(batch, rotated, rotated, decode.position, decode.rope_table, RopeLayout::half_split,
-                RopeDirection::forward);
-  }
+  finish_heads(batch, q, l.q_norm, l, decode);
+  finish_heads(batch, k, l.k_norm, l, decode);
   record_cache_append(batch, l.key_cache, k, decode.position);
   record_cache_append(batch, l.value_cache, v, decode.position);
   const Tensor y = batch.temporary({1, s.H, s.E}, DType::f32, "attention");
@@ -77,10 +118,10 @@ void attend(Batch& batch, const Tensor& x, const DecodeLayer& l, const DecodeLay
                    {.q = q,
                     .k = l.key_cache,
                     .v = l.value_cache,
-                    .first = decode.first,
+                    .first = l.first,
                     .last = decode.last,
-                    .scale = decode_attention_scale(s)});
-  record_linear(batch, x, y.reshape({1, s.H * s.E}), {l.o, {}}, l.loras[3], x);
+                    .scale = decode.scale});
+  add_output(batch, x, y.reshape({1, s.H * s.E}), l.o, l.loras[3], l.attention_post_norm, decode);
 }
 
 void feed_forward(Batch& batch, const Tensor& x, const DecodeLayer& l, const DecodeLayers& decode,
@@ -91,8 +132,8 @@ void feed_forward(Batch& batch, const Tensor& x, const DecodeLayer& l, const Dec
   record_rms_norm(batch, h, x, l.output_norm, decode.epsilon);
   record_linear(batch, gate, h, {l.gate, {}}, l.loras[4]);
   record_linear(batch, up, h, {l.up, {}}, l.loras[5]);
-  record_swiglu(batch, gate, gate, up);
-  record_linear(batch, x, gate, {l.down, {}}, l.loras[6], x);
+  record_swiglu(batch, gate, gate, up, {}, decode.function);
+  add_output(batch, x, gate, l.down, l.loras[6], l.feed_forward_post_norm, decode);
 }
 
 }  // namespace
@@ -102,11 +143,7 @@ void require_decode_layers(const Tensor& x, const DecodeLayers& decode) {
   const Sizes s = decode_sizes(decode);
   require_tensor(op, "x", x, {1, s.D});
   for (const DecodeLayer& layer : decode.layers) require_layer(layer, s);
-  require(!decode.rope_table.empty() && decode.rope_table.shape().rank() == 3,
-          "{}: rope_table must be f32 [P, {}, 2]", op, s.E / 2);
-  require_tensor(op, "rope_table", decode.rope_table, {decode.rope_table.shape()[0], s.E / 2, 2});
   require_tensor(op, "position", decode.position, {1}, DType::i32);
-  require_tensor(op, "first", decode.first, {1}, DType::i32);
   require_tensor(op, "last", decode.last, {1}, DType::i32);
 }
 

@@ -1,8 +1,13 @@
 // decode_layers: all blocks of a transformer for one row over its KV cache, one step of a
 // generation. Each linear layer may have an adapter.
 //
-//   for each layer   x += attention(rotated q and k, v of rms_norm(x), over the cache) w_o^T
-//                    x += swiglu(rms_norm(x) w_gate^T, rms_norm(x) w_up^T) w_down^T
+//   for each layer   h = rms_norm(x);  q, k, v = h w^T + bias
+//                    q, k = rope(head_norm(q)), rope(head_norm(k));  k, v to the cache
+//                    x += multiplier post_norm(attention(q, keys, values) w_o^T)
+//                    h = rms_norm(x)
+//                    x += multiplier post_norm(swiglu(h w_gate^T, h w_up^T) w_down^T)
+//
+// Biases, norms of heads and of outputs, and rope are optional.
 //
 // It can be one launch, with grid barriers between its parts: on pocl's threaded device, where
 // waking threads between hundreds of launches costs more than the products
@@ -17,9 +22,12 @@
 #include <vector>
 
 #include "clora/ops/lora_linear/lora_linear.hpp"
+#include "clora/ops/rowwise/swiglu.hpp"
 
 namespace clora {
 
+// Tensors of this struct are not temporaries of the batch: kernels may read them by their
+// addresses.
 struct DecodeLayer {
   Tensor input_norm;                             // [D]
   Tensor q, k, v;                                // [H E, D], [G E, D], [G E, D]
@@ -27,17 +35,25 @@ struct DecodeLayer {
   Tensor output_norm;                            // [D]
   Tensor gate, up, down;                         // [F, D], [F, D], [D, F]
   Tensor key_cache, value_cache;                 // [S, G, E]
+  Tensor first;                                  // [1] i32: the first key that the row attends to
+  Tensor rope_table = {};                        // [P, W / 2, 2], or empty: heads are not rotated
   Tensor q_bias = {}, k_bias = {}, v_bias = {};  // [H E], [G E], [G E] f32, or empty
+  Tensor q_norm = {}, k_norm = {};               // [E], of each head; or empty
+  Tensor attention_post_norm = {}, feed_forward_post_norm = {};  // [D], or empty
   // Adapters of q, k, v, o, gate, up, down, in this order; without dropout, or empty.
   std::array<LoraWeights, 7> loras = {};
 };
 
 struct DecodeLayers {
+  // Head norms, post-norms: of all layers or of none. Ropes rotate the first W elements of each
+  // head, the same W in all layers, in the half-split layout.
   std::vector<DecodeLayer> layers;
-  Tensor rope_table;             // [P, E / 2, 2]; heads are rotated in the half-split layout
-  Tensor position, first, last;  // [1] i32: the row's position and its range of keys
-  std::int64_t heads = 0;        // H
+  Tensor position, last;   // [1] i32: the row's position, and the last key that it attends to
+  std::int64_t heads = 0;  // H
   float epsilon = 0;
+  float scale = 0;  // of scores
+  float multiplier = 1;
+  GateFunction function = GateFunction::silu;
 };
 
 // Replaces x [1, D] by the last block's output and writes the row's keys and values to the caches

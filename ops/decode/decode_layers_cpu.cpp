@@ -31,22 +31,27 @@ Defines defines_of(const Context& context, const DecodeLayers& decode) {
   Defines defines;
   set_weight_type(defines, decode.layers.front().q);
   define_integer_dots(defines, integer_products(context));
+  if (decode.function == GateFunction::gelu) defines.set("GELU");
   return defines.set("KEYS", kKeys);
 }
 
-// Two blocks over a partly filled cache.
-void test_decode_cpu(SelfTest& test, DType type) {
-  constexpr std::int64_t D = 64, F = 2 * D, H = 4, G = 2, E = D / H, S = 40;
+// Two blocks over a partly filled cache; with everything that is optional, or without.
+void test_layers(SelfTest& test, DType type, GateFunction function, bool full) {
+  constexpr std::int64_t D = 64, F = 2 * D, H = 4, G = 2, E = D / H;
+  // Stored sums are found by the inputs, which must differ for results that do.
+  const std::int64_t S = function == GateFunction::silu ? 40 : 41;
   const auto matrix = [&](std::int64_t n, std::int64_t k) {
     return test.weights({n, k}, type, Layout::packed);
   };
+  const auto optional = [&](std::int64_t n) { return full ? test.input({n}, 0.5F) : Tensor(); };
   DecodeLayers decode{.layers = {},
-                      .rope_table = test.input({S, E / 2, 2}),
                       .position = test.input({1}, std::vector<std::int32_t>{34}),
-                      .first = test.input({1}, std::vector<std::int32_t>{1}),
                       .last = test.input({1}, std::vector<std::int32_t>{34}),
                       .heads = H,
-                      .epsilon = 1e-5F};
+                      .epsilon = 1e-5F,
+                      .scale = 0.25F,
+                      .multiplier = full ? 0.5F : 1.0F,
+                      .function = function};
   for (int l = 0; l < 2; ++l) {
     decode.layers.push_back({.input_norm = test.input({D}, 1e-2F),
                              .q = matrix(H * E, D),
@@ -58,7 +63,16 @@ void test_decode_cpu(SelfTest& test, DType type) {
                              .up = matrix(F, D),
                              .down = matrix(D, F),
                              .key_cache = test.changed(test.input({S, G, E})),
-                             .value_cache = test.changed(test.input({S, G, E}))});
+                             .value_cache = test.changed(test.input({S, G, E})),
+                             .first = test.input({1}, std::vector<std::int32_t>{1}),
+                             .rope_table = test.input({S, full ? E / 4 : E / 2, 2}),
+                             .q_bias = optional(H * E),
+                             .k_bias = optional(G * E),
+                             .v_bias = optional(G * E),
+                             .q_norm = optional(E),
+                             .k_norm = optional(E),
+                             .attention_post_norm = optional(D),
+                             .feed_forward_post_norm = optional(D)});
   }
   const Tensor x = test.changed(test.input({1, D}));
   const Tensor grid_barrier = test.input({3}, std::vector<std::int32_t>(3));
@@ -67,6 +81,11 @@ void test_decode_cpu(SelfTest& test, DType type) {
   } else {
     record_decode_layers_unfused(test.batch(), x, decode);
   }
+}
+
+void test_decode_cpu(SelfTest& test, DType type, GateFunction function) {
+  test_layers(test, type, function, false);
+  test_layers(test, type, function, true);
 }
 
 }  // namespace
@@ -78,8 +97,7 @@ const char* decode_layers_cpu_refusal(const Context& context, const DecodeLayers
   }
   const Tensor& like = decode.layers.front().q;
   for (const DecodeLayer& layer : decode.layers) {
-    if (has_bias(layer) || has_adapter(layer))
-      return "it is for layers without biases and adapters";
+    if (has_adapter(layer)) return "it is for layers without adapters";
     for (const Tensor* w : matrices_of(layer)) {
       if (w->layout() != Layout::packed || w->type() != like.type()) {
         return "it reads packed quantised weights of one type";
@@ -95,9 +113,12 @@ const char* decode_layers_cpu_refusal(const Context& context, const DecodeLayers
 bool decode_layers_cpu_passed(Context& context, const DecodeLayers& decode) {
   if (co_resident_groups(context) == 0) return false;
   const DType type = decode.layers.front().q.type();
-  const std::string name = fmt::format("decode_layers {}", name_of(type));
-  return passed_self_test(context, {kDecodeLayersCpu, name, kTolerance},
-                          [type](SelfTest& test) { test_decode_cpu(test, type); });
+  const GateFunction function = decode.function;
+  const std::string name = fmt::format("decode_layers {}{}", name_of(type),
+                                       function == GateFunction::gelu ? " gelu" : "");
+  return passed_self_test(
+      context, {kDecodeLayersCpu, name, kTolerance},
+      [type, function](SelfTest& test) { test_decode_cpu(test, type, function); });
 }
 
 void record_decode_layers_cpu(Batch& batch, const Tensor& x, const DecodeLayers& decode,
@@ -115,16 +136,19 @@ void record_decode_layers_cpu(Batch& batch, const Tensor& x, const DecodeLayers&
                         .H = u32(s.H),
                         .G = u32(s.G),
                         .E = u32(s.E),
-                        .splits = u32(splits)};
+                        .W = u32(s.W),
+                        .splits = u32(splits),
+                        .post_norms = s.post_norms ? 1U : 0U};
+  const std::int64_t streams = s.post_norms ? std::int64_t{groups} : 1;
   batch.fill_zero(grid_barrier);
   batch.launch(
       {context.kernel(kDecodeLayersCpu, "decode_layers", defines), single_item_groups(groups),
        decode_layers_cost(decode), "decode_layers/forward", tensors_of(decode)},
       x, temporary({s.H, s.E}, "q"), temporary({s.H, splits, s.E + 2}, "attention parts"),
       temporary({groups, s.H, s.E}, "attention"), temporary({s.F}, "swiglu"),
-      decode_table(context, decode), decode.rope_table, decode.position, decode.first, decode.last,
-      grid_barrier, by_value(decode_problem(decode)), by_value(dims),
-      LocalMemory{scratch_bytes(s)});
+      temporary({streams, s.D}, "residual streams"), temporary({s.D}, "output"),
+      decode_table(context, decode), decode.position, decode.last, grid_barrier,
+      by_value(decode_problem(decode)), by_value(dims), LocalMemory{scratch_bytes(s)});
 }
 
 }  // namespace clora

@@ -101,7 +101,10 @@ Defines defines_of(Context& context, const DecodeLayers& decode) {
   set_use_ptx(defines, context);
   defines.set("GROUP", group).set("D", s.D).set("F", s.F).set("H", s.H).set("G", s.G);
   defines.set("E", s.E).set("SPLITS", splits_of(device, s)).set("MAX_LAYERS", s.layers);
-  defines.set("MAX_RANKS", max_ranks(decode));
+  defines.set("MAX_RANKS", max_ranks(decode)).set("ROPE_WIDTH", s.W);
+  if (s.head_norms) defines.set("HEAD_NORMS");
+  if (s.post_norms) defines.set("POST_NORMS");
+  if (decode.function == GateFunction::gelu) defines.set("GELU");
   if (decode_is_adapted(decode)) defines.set("ADAPTED");
   defines.set("LOCAL_FLOATS", local_floats(s, group));
   defines.set("HEADS_LANES", lanes_for(device, (s.H + 2 * s.G) * s.E / 2, s.D));
@@ -125,6 +128,7 @@ std::vector<DecodeLayer> layers_to_test(SelfTest& test, const DecodeLayers& deco
   for (DecodeLayer& layer : layers) {
     layer.key_cache = test.changed(test.input({S, s.G, s.E}));
     layer.value_cache = test.changed(test.input({S, s.G, s.E}));
+    layer.first = test.input({1}, std::vector<std::int32_t>{S > 2 ? 1 : 0});
   }
   return layers;
 }
@@ -133,12 +137,14 @@ std::vector<DecodeLayer> layers_to_test(SelfTest& test, const DecodeLayers& deco
 // weights of these sizes would take as much memory.
 void test_decode_gpu(SelfTest& test, const DecodeLayers& decode) {
   constexpr std::int64_t kRows = 40;
-  const std::int64_t S = std::min(kRows, decode.rope_table.shape()[0]);
+  std::int64_t S = kRows;
+  for (const DecodeLayer& layer : decode.layers) {
+    if (!layer.rope_table.empty()) S = std::min(S, layer.rope_table.shape()[0]);
+  }
   const std::vector<std::int32_t> position{static_cast<std::int32_t>(S - 1)};
   DecodeLayers probe = decode;
   probe.layers = layers_to_test(test, decode, S);
   probe.position = test.input({1}, position);
-  probe.first = test.input({1}, std::vector<std::int32_t>{S > 2 ? 1 : 0});
   probe.last = test.input({1}, position);
   const Tensor x = test.changed(test.input({1, decode_sizes(decode).D}));
   const Tensor grid_barrier = test.input({3}, std::vector<std::int32_t>(3));
@@ -151,13 +157,14 @@ void test_decode_gpu(SelfTest& test, const DecodeLayers& decode) {
 
 }  // namespace
 
-// Local arrays of cl/decode/decode_layers_gpu.cl: input, scratch, s, factors and table.
+// Local arrays of cl/decode/decode_layers_gpu.cl: input, scratch, s, factors, table, and the
+// residual stream with post-norms.
 std::uint64_t decode_layers_gpu_local_bytes(const Device& device, const DecodeSizes& s,
                                             std::int64_t ranks) {
   const std::int64_t group = group_of(device);
   const std::int64_t scratch = 2 * group;  // fewer with PTX
-  const std::int64_t floats =
-      local_floats(s, group) + scratch + ranks + 2 * s.H * splits_of(device, s);
+  const std::int64_t floats = local_floats(s, group) + scratch + ranks +
+                              2 * s.H * splits_of(device, s) + (s.post_norms ? s.D : 0);
   return static_cast<std::uint64_t>(4 * floats + 8 * std::int64_t{kDecodeAddresses} * s.layers);
 }
 
@@ -210,9 +217,9 @@ void record_decode_layers_gpu(Batch& batch, const Tensor& x, const DecodeLayers&
                 decode_layers_cost(decode), "decode_layers/forward", tensors_of(decode)},
                x, temporary({s.H, s.E}, "q"),
                temporary({s.H, splits_of(device, s), s.E + 2}, "attention parts"),
-               temporary({s.F}, "swiglu"), temporary({max_s_parts(decode)}, "s parts"),
-               decode_table(context, decode), decode.rope_table, decode.position, decode.first,
-               decode.last, grid_barrier, by_value(decode_problem(decode)));
+               temporary({s.F}, "swiglu"), temporary({s.D}, "output"),
+               temporary({max_s_parts(decode)}, "s parts"), decode_table(context, decode),
+               decode.position, decode.last, grid_barrier, by_value(decode_problem(decode)));
 }
 
 void record_decode_layers_gpu_in_full(Batch& batch, const Tensor& x, const DecodeLayers& decode,

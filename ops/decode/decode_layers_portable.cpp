@@ -9,6 +9,7 @@
 #include "clora/ops/quant/quant.hpp"
 #include "ops/decode/decode_layers_table.hpp"
 #include "ops/launch_grids.hpp"
+#include "ops/tensor_overlap.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
 
@@ -41,41 +42,52 @@ std::int64_t lanes_for(const Device& device, std::int64_t teams, std::int64_t st
 
 // The offsets of a layer's constants in `state`.
 struct Constants {
-  std::uint32_t input_norm, output_norm, biases;
+  std::uint32_t input_norm, output_norm, biases, head_norms;
+  std::uint32_t attention_post_norm, feed_forward_post_norm;
+  std::uint32_t angles;  // of the layer's rope; 0: none
 };
 
-// A tensor for all rows between the launches, and for the layers' norms and biases.
+// A tensor for all rows between the launches, for the angles of each rope, and for the layers'
+// norms and biases.
 class State {
  public:
   State(Context& context, const DecodeLayers& decode)
       : context_(context),
         sizes_(decode_sizes(decode)),
         alignment_(context.device().base_alignment_bytes / sizeof(float)) {
-    const auto [layers, D, F, H, G, E, S] = sizes_;
+    const auto [layers, D, F, H, G, E, S, W, head_norms, post_norms] = sizes_;
     row_ = {.D = u32(D),
             .F = u32(F),
             .H = u32(H),
             .G = u32(G),
             .E = u32(E),
+            .W = u32(W),
             .S = u32(S),
             .epsilon = decode.epsilon,
+            .multiplier = decode.multiplier,
             .x = 0,
             .q = 0,
             .y = 0,
             .hidden = 0,
+            .output = 0,
             .s = 0,
-            .position = 0,
-            .angles = 0};
+            .position = 0};
     row_.position = place(1, alignment_);  // first: no other offset is 0
     row_.x = place(D, alignment_);
     row_.q = place(H * E, alignment_);
     row_.y = place(H * E, alignment_);
     row_.hidden = place(F, alignment_);
+    row_.output = place(post_norms ? D : 0, alignment_);
     row_.s = place(max_ranks(decode), alignment_);
-    row_.angles = place(E, alignment_);
-    for (std::int64_t l = 0; l < layers; ++l) {
-      constants_.push_back({place(D, kNormAlignment), place(D, kNormAlignment),
-                            place((H + 2 * G) * E, kNormAlignment)});
+    for (const DecodeLayer& layer : decode.layers) {
+      const auto constant = [&](std::int64_t floats) { return place(floats, kNormAlignment); };
+      constants_.push_back({.input_norm = constant(D),
+                            .output_norm = constant(D),
+                            .biases = constant((H + 2 * G) * E),
+                            .head_norms = constant(head_norms ? 2 * E : 0),
+                            .attention_post_norm = constant(post_norms ? D : 0),
+                            .feed_forward_post_norm = constant(post_norms ? D : 0),
+                            .angles = angles_of(layer.rope_table)});
     }
     fill(decode);
   }
@@ -83,6 +95,12 @@ class State {
   const DecodeRow& row() const { return row_; }
   const Constants& constants(std::size_t layer) const { return constants_[layer]; }
   const Tensor& tensor() const { return tensor_; }
+  // Each rope table of the layers, with the offset of the angles.
+  struct Rope {
+    Tensor table;
+    std::uint32_t angles;
+  };
+  const std::vector<Rope>& ropes() const { return ropes_; }
   Tensor part(std::uint32_t offset, Shape shape) const {
     return tensor_.slice(std::size_t{offset} * sizeof(float), shape, DType::f32);
   }
@@ -102,6 +120,13 @@ class State {
     size_ = begin + static_cast<std::size_t>(floats);
     return u32(static_cast<std::int64_t>(begin));
   }
+  std::uint32_t angles_of(const Tensor& table) {
+    if (table.empty()) return 0;
+    for (const Rope& rope : ropes_) {
+      if (same_begin(rope.table, table)) return rope.angles;
+    }
+    return ropes_.emplace_back(table, place(sizes_.W, alignment_)).angles;
+  }
   // Writes zeros, for absent biases, and then copies the constants. Waits.
   void fill(const DecodeLayers& decode) {
     tensor_ =
@@ -120,6 +145,10 @@ class State {
       copy(at.biases, layer.q_bias);
       copy(at.biases + row_.H * row_.E, layer.k_bias);
       copy(at.biases + (row_.H + row_.G) * row_.E, layer.v_bias);
+      copy(at.head_norms, layer.q_norm);
+      copy(at.head_norms + row_.E, layer.k_norm);
+      copy(at.attention_post_norm, layer.attention_post_norm);
+      copy(at.feed_forward_post_norm, layer.feed_forward_post_norm);
     }
     batch.submit().wait();
   }
@@ -129,6 +158,7 @@ class State {
   std::size_t alignment_, size_ = 0;
   DecodeRow row_{};
   std::vector<Constants> constants_;
+  std::vector<Rope> ropes_;
   Tensor tensor_;
 };
 
@@ -186,34 +216,46 @@ class Recorder {
   }
 
  private:
+  // Once for each rope; without one, x takes the place of its table.
   void begin(const Tensor& x) {
-    const std::int64_t groups = divide_up(std::max(sizes_.D, sizes_.E), group());
-    batch_.launch({kernel("decode_begin", decode_.layers.front().q, false),
-                   grid(groups),
-                   {},
-                   "decode_layers/begin"},
-                  state_.tensor(), x, decode_.position, decode_.rope_table, by_value(state_.row()));
+    std::vector<State::Rope> ropes = state_.ropes();
+    if (ropes.empty()) ropes.emplace_back(x, 0);
+    const std::int64_t groups = divide_up(std::max(sizes_.D, sizes_.W), group());
+    for (const State::Rope& rope : ropes) {
+      batch_.launch({kernel("decode_begin", decode_.layers.front().q, false),
+                     grid(groups),
+                     {},
+                     "decode_layers/begin"},
+                    state_.tensor(), x, decode_.position, rope.table, by_value(state_.row()),
+                    rope.angles);
+    }
   }
 
   void attend(const DecodeLayer& l, const Constants& at) {
-    const auto [layers, D, F, H, G, E, S] = sizes_;
+    const std::int64_t H = sizes_.H, G = sizes_.G, E = sizes_.E;
     const DecodeRow& row = state_.row();
+    const std::uint32_t no_angles = 0;
     multiply({.function = "decode_heads",
               .weights = {l.q, l.k, l.v},
               .loras = std::span(l.loras).subspan(0, 3),
               .input = row.x,
               .norm = at.input_norm,
               .teams = (H + 2 * G) * E / 2,
-              .more = {at.input_norm, at.biases},
+              .more = {at.input_norm, at.biases, sizes_.head_norms ? no_angles : at.angles},
               .caches = {l.key_cache, l.value_cache}});
+    if (sizes_.head_norms) {
+      batch_.launch(
+          {kernel("decode_head_norms", l.q, false), grid(H + G), {}, "decode_layers/head norms"},
+          state_.tensor(), l.key_cache, by_value(row), at.head_norms, at.angles);
+    }
     record_attention(batch_, state_.part(row.y, {1, H, E}), {},
                      {.q = state_.part(row.q, {1, H, E}),
                       .k = l.key_cache,
                       .v = l.value_cache,
-                      .first = decode_.first,
+                      .first = l.first,
                       .last = decode_.last,
-                      .scale = decode_attention_scale(sizes_)});
-    add_residual(l.o, l.loras[3], row.y);
+                      .scale = decode_.scale});
+    add_residual(l.o, l.loras[3], row.y, at.attention_post_norm);
   }
 
   void feed_forward(const DecodeLayer& l, const Constants& at) {
@@ -225,17 +267,23 @@ class Recorder {
               .norm = at.output_norm,
               .teams = sizes_.F,
               .more = {at.output_norm}});
-    add_residual(l.down, l.loras[6], row.hidden);
+    add_residual(l.down, l.loras[6], row.hidden, at.feed_forward_post_norm);
   }
 
-  void add_residual(const Tensor& w, const LoraWeights& lora, std::uint32_t input) {
+  // input and post_norm: offsets.
+  void add_residual(const Tensor& w, const LoraWeights& lora, std::uint32_t input,
+                    std::uint32_t post_norm) {
+    const std::uint32_t adds = sizes_.post_norms ? 0 : 1;
     multiply({.function = "decode_residual",
               .weights = {w},
               .loras = {&lora, 1},
               .input = input,
               .norm = 0,
               .teams = sizes_.D / 2,
-              .more = {input, u32(w.shape()[1])}});
+              .more = {input, u32(w.shape()[1]), adds}});
+    if (!sizes_.post_norms) return;
+    batch_.launch({kernel("decode_post_norm", w, false), grid(1), {}, "decode_layers/post norm"},
+                  state_.tensor(), by_value(state_.row()), post_norm);
   }
 
   void multiply(const Product& p) {
@@ -285,6 +333,7 @@ class Recorder {
     Defines defines;
     set_weight_type(defines, w).set("GROUP", group());
     if (is_adapted) defines.set("ADAPTED");
+    if (decode_.function == GateFunction::gelu) defines.set("GELU");
     return context_.kernel(kDecodeLayersPortable, function, defines);
   }
 

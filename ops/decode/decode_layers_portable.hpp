@@ -1,5 +1,5 @@
-// cl/decode/decode_layers.cl: the blocks of a decoding step in six launches per layer, for any
-// device.
+// cl/decode/decode_layers.cl: the blocks of a decoding step in six launches per layer, and one for
+// each norm of heads or outputs, for any device.
 #pragma once
 
 #include "clora/ops/decode/decode_layers.hpp"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
+#include <iterator>
 
 #include "ops/hopper/tensor_maps.hpp"
 #include "runtime/fail.hpp"
@@ -11,11 +11,28 @@
 namespace clora {
 namespace {
 
-// In the order of cl/decode/decode_layers_table.clh; biases and adapters may be empty.
+// In the order of cl/decode/decode_layers_table.clh; those that are optional may be empty.
 std::vector<Tensor> tensors_of(const DecodeLayer& l) {
-  std::vector<Tensor> tensors{l.input_norm,  l.q,      l.k,      l.v,     l.o,
-                              l.output_norm, l.gate,   l.up,     l.down,  l.key_cache,
-                              l.value_cache, l.q_bias, l.k_bias, l.v_bias};
+  std::vector<Tensor> tensors{l.input_norm,
+                              l.q,
+                              l.k,
+                              l.v,
+                              l.o,
+                              l.output_norm,
+                              l.gate,
+                              l.up,
+                              l.down,
+                              l.key_cache,
+                              l.value_cache,
+                              l.q_bias,
+                              l.k_bias,
+                              l.v_bias,
+                              l.first,
+                              l.rope_table,
+                              l.q_norm,
+                              l.k_norm,
+                              l.attention_post_norm,
+                              l.feed_forward_post_norm};
   for (const LoraWeights& lora : l.loras) tensors.push_back(lora.a);
   for (const LoraWeights& lora : l.loras) tensors.push_back(lora.bt);
   return tensors;
@@ -34,6 +51,13 @@ Row row_of(const DecodeLayer& l) {
   return row;
 }
 
+std::int64_t rotated_width(const DecodeLayers& decode) {
+  for (const DecodeLayer& l : decode.layers) {
+    if (l.rope_table.shape().rank() == 3) return 2 * l.rope_table.shape()[1];
+  }
+  return 0;
+}
+
 }  // namespace
 
 DecodeSizes decode_sizes(const DecodeLayers& decode) {
@@ -41,13 +65,16 @@ DecodeSizes decode_sizes(const DecodeLayers& decode) {
           "decode_layers: at least one layer and one head are required");
   const DecodeLayer& layer = decode.layers.front();
   const Shape& cache = layer.key_cache.shape();
-  return {static_cast<std::int64_t>(decode.layers.size()),
-          layer.q.shape()[1],
-          layer.gate.shape()[0],
-          decode.heads,
-          cache[1],
-          cache[2],
-          cache[0]};
+  return {.layers = std::ssize(decode.layers),
+          .D = layer.q.shape()[1],
+          .F = layer.gate.shape()[0],
+          .H = decode.heads,
+          .G = cache[1],
+          .E = cache[2],
+          .S = cache[0],
+          .W = rotated_width(decode),
+          .head_norms = !layer.q_norm.empty(),
+          .post_norms = !layer.attention_post_norm.empty()};
 }
 
 DecodeProblem decode_problem(const DecodeLayers& decode) {
@@ -55,11 +82,8 @@ DecodeProblem decode_problem(const DecodeLayers& decode) {
   return {.layers = u32(s.layers),
           .S = u32(s.S),
           .epsilon = decode.epsilon,
-          .scale = decode_attention_scale(s)};
-}
-
-float decode_attention_scale(const DecodeSizes& sizes) {
-  return 1.0F / std::sqrt(static_cast<float>(sizes.E));
+          .scale = decode.scale,
+          .multiplier = decode.multiplier};
 }
 
 std::array<const Tensor*, 7> matrices_of(const DecodeLayer& l) {
@@ -81,6 +105,11 @@ bool decode_is_adapted(const DecodeLayers& decode) {
 }
 
 Tensor decode_table(Context& context, const DecodeLayers& decode) {
+  for (const Tensor& tensor : tensors_of(decode)) {
+    const std::string& temporary = tensor.storage()->name;
+    require(temporary.empty(), "decode_layers: {} is a temporary, which has no address yet",
+            temporary);
+  }
   std::vector<Row> rows;
   std::ranges::transform(decode.layers, std::back_inserter(rows), row_of);
   const std::span<const std::byte> bytes = std::as_bytes(std::span(rows));

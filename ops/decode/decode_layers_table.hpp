@@ -16,12 +16,13 @@ using uint = std::uint32_t;  // OpenCL C's
 
 struct DecodeSizes {
   std::int64_t layers, D, F, H, G, E, S;
+  std::int64_t W = 0;  // elements of a head that rope rotates; 0: none in any layer
+  bool head_norms = false, post_norms = false;  // of all layers
 };
 DecodeSizes decode_sizes(const DecodeLayers& decode);
 DecodeProblem decode_problem(const DecodeLayers& decode);  // for the kernels
 // Words per layer in the table of addresses: ADDRESSES of the kernels.
-inline constexpr std::size_t kDecodeAddresses = 35;
-float decode_attention_scale(const DecodeSizes& sizes);
+inline constexpr std::size_t kDecodeAddresses = 41;
 
 std::array<const Tensor*, 7> matrices_of(const DecodeLayer& layer);
 std::int64_t rank_of(const LoraWeights& lora);  // 0 if empty

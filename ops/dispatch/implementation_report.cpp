@@ -5,6 +5,7 @@
 #include "clora/ops/adamw.hpp"
 #include "clora/ops/attention/attention.hpp"
 #include "clora/ops/decode/decode_layers.hpp"
+#include "clora/ops/experts/grouped_gemm.hpp"
 #include "clora/ops/gemm/gemm.hpp"
 #include "clora/ops/lora_linear/lora_linear.hpp"
 #include "clora/ops/loss/cross_entropy.hpp"
@@ -13,6 +14,7 @@
 #include "clora/ops/rowwise/cast.hpp"
 #include "clora/ops/rowwise/dropout.hpp"
 #include "clora/ops/rowwise/embedding.hpp"
+#include "clora/ops/rowwise/gelu.hpp"
 #include "clora/ops/rowwise/layer_norm.hpp"
 #include "clora/ops/rowwise/rms_norm.hpp"
 #include "clora/ops/rowwise/rope.hpp"
@@ -26,7 +28,8 @@ namespace clora {
 namespace {
 
 // The sizes of a small model, and of a batch of it.
-constexpr std::int64_t T = 512, D = 512, F = 1024, H = 8, G = 2, E = 64, V = 4096, R = 16, S = 128;
+constexpr std::int64_t T = 512, D = 512, F = 1024, H = 8, G = 2, E = 64, V = 4096, R = 16, S = 128,
+                       X = 8;
 
 // Records typical ops. Tensors are not initialised, since nothing runs; except those of
 // decode_layers, whose self-test on GPUs reads them.
@@ -66,6 +69,13 @@ class TypicalOps {
   }
   void cache_append() { record_cache_append(batch_, f32({S, G, E}), f32({1, G, E}), i32(1)); }
 
+  void grouped_gemm() {
+    const Routing routing = make_routing(
+        {T, X, 2},
+        [this](Shape shape, DType type, std::string_view) { return tensor(shape, type); });
+    record_grouped_gemm(batch_, activation({routing.plan.slot_count(), F}), activation({T, D}),
+                        ExpertRows::of_entries, {weight({X * F, D}, DType::bf16)}, routing.plan);
+  }
   void lora_gradient() {
     record_gradient(batch_, {.out = f32({R, D}), .s = activation({T, R}), .x = activation({T, D})});
   }
@@ -84,9 +94,7 @@ class TypicalOps {
   // Chooses as the generator does.
   void decode_layers(DType type) {
     const DecodeLayers decode{.layers = {decode_layer(type), decode_layer(type)},
-                              .rope_table = filled(f32({S, E / 2, 2})),
                               .position = i32(1),
-                              .first = i32(1),
                               .last = i32(1),
                               .heads = H};
     (void)decodes_in_one_launch(context_, decode);
@@ -103,6 +111,7 @@ class TypicalOps {
   void swiglu() {
     record_swiglu(batch_, activation({T, F}), activation({T, F}), activation({T, F}));
   }
+  void gelu() { record_gelu(batch_, activation({T, F}), activation({T, F})); }
   void rope() {
     record_rope(batch_, activation({T, H, E}), activation({T, H, E}), i32(T), f32({T, E / 2, 2}),
                 RopeLayout::half_split, RopeDirection::forward);
@@ -174,7 +183,9 @@ class TypicalOps {
             .up = matrix(F, D),
             .down = matrix(D, F),
             .key_cache = f32({S, G, E}),
-            .value_cache = f32({S, G, E})};
+            .value_cache = f32({S, G, E}),
+            .first = i32(1),
+            .rope_table = filled(f32({S, E / 2, 2}))};
   }
 
   Batch& batch_;
@@ -198,6 +209,7 @@ constexpr TypicalOp kTypical[] = {
     {"attention", "512 rows, heads of 64, soft cap", &TypicalOps::capped_attention},
     {"attention_backward", "512 rows, heads of 64", &TypicalOps::attention_backward},
     {"cache_append", "", &TypicalOps::cache_append},
+    {"grouped_gemm", "512 rows, 2 of 8 experts, bf16 weights", &TypicalOps::grouped_gemm},
     {"lora_gradient", "512 rows, rank 16", &TypicalOps::lora_gradient},
     {"cross_entropy", "", &TypicalOps::cross_entropy},
     {"cross_entropy_head", "512 rows, bf16 weights", &TypicalOps::cross_entropy_head},
@@ -208,6 +220,7 @@ constexpr TypicalOp kTypical[] = {
     {"softmax", "", &TypicalOps::softmax},
     {"soft_cap", "", &TypicalOps::soft_cap},
     {"swiglu", "", &TypicalOps::swiglu},
+    {"gelu", "", &TypicalOps::gelu},
     {"rope", "", &TypicalOps::rope},
     {"dropout", "", &TypicalOps::dropout},
     {"cast", "", &TypicalOps::cast},

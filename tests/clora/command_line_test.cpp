@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/gguf_parts.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_chat_model.hpp"
@@ -182,6 +183,20 @@ TEST_F(CommandLine, InfoDescribesAModel) {
   EXPECT_EQ(object.at("chat_template"), "chatml");
   EXPECT_GT(object.at("parameters").get<int>(), 1000);
   EXPECT_EQ(object.at("tensors").at("f32").at("elements"), object.at("parameters"));
+}
+
+TEST_F(CommandLine, InfoTakesAnyPartOfASplitModel) {
+  CLORA_REQUIRE_TEST_DATA(stories, "models/stories260k/stories260K.gguf");
+  const test::TemporaryFolder parts;
+  test::write_gguf_parts(GgufFile::open(stories), parts.path(), "stories", 2);
+  const std::string second = parts / test::gguf_part_file("stories", 2, 2);
+  const auto object = run_clora({"info", second, "--json"}).json_lines().at(0);
+  EXPECT_EQ(object.at("layers"), 5);
+  EXPECT_EQ(object.at("tokenizer").at("vocabulary"), 512);
+  EXPECT_THAT(object.at("files"),
+              ElementsAre("stories-00001-of-00002.gguf", "stories-00002-of-00002.gguf"));
+  EXPECT_THAT(run_clora({"info", second}).out,
+              HasSubstr("in 2 files, the first is stories-00001-of-00002.gguf"));
 }
 
 TEST_F(CommandLine, AMissingModelIsOneClearLine) {

@@ -26,6 +26,10 @@ std::vector<std::string> generation_config_seeds();
 void read_gguf(std::string_view input);
 std::vector<std::string> gguf_seeds();
 
+// Four bytes with the size of the first of two files, that file, the second file.
+void read_gguf_parts(std::string_view input);
+std::vector<std::string> gguf_parts_seeds();
+
 // The head of an HTTP request and its body, or the body alone.
 void read_http_request(std::string_view input);
 std::vector<std::string> http_request_seeds();
@@ -36,6 +40,10 @@ std::vector<std::string> model_config_seeds();
 
 void read_npy_file(std::string_view input);
 std::vector<std::string> npy_seeds();
+
+// A byte that selects a pre-tokeniser of GGUF files, and a text.
+void read_pre_tokenizer(std::string_view input);
+std::vector<std::string> pre_tokenizer_seeds();
 
 // A data set in JSON lines.
 void read_records(std::string_view input);

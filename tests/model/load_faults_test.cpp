@@ -20,7 +20,7 @@ TEST(LoadingWithFaults, EndsInOneErrorWithoutLeaks) {
     const WeightFiles files = WeightFiles::open(open.folder());
     LanguageModel model(context, files);
     const Adapter adapter = test::tiny_adapter(model);
-    return fmt::format("{}", fmt::join(context.read<float>(model.final_norm()), " "));
+    return fmt::format("{}", fmt::join(context.read<float>(model.final_norm().w), " "));
   };
   report(walk_faults(open.work_from_nothing("load", load), {.dense = 1000}));
 }

@@ -4,11 +4,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include "model/text/pre_tokenizers.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace clora {
 namespace {
 
+using namespace nlohmann::literals;
 using Ids = std::vector<std::int32_t>;
 
 // The smallest file of each kind, which a test changes.
@@ -37,6 +39,34 @@ TEST(TokenizerJson, TakesBosFromTheTemplateAndNamesFromTheConfiguration) {
   EXPECT_EQ(tokenizer.bos(), 5);
   EXPECT_EQ(tokenizer.eos(), 5);
   EXPECT_EQ(tokenizer.chat_template(), "{{ x }}");
+}
+
+// As gpt-4o's and Gemma's files write them.
+TEST(TokenizerJson, TakesASplitThatDropsGapsIfItLeavesNone) {
+  nlohmann::json file = small_json(), split = nlohmann::json::parse(R"({"type": "Split",
+      "behavior": "Removed", "invert": true})");
+  split["pattern"] = {{"Regex", pre_tokenizer_of("gpt-4o").patterns.front()}};
+  const auto with = [&] {
+    file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {split, R"({"type":
+        "ByteLevel", "use_regex": false, "add_prefix_space": false})"_json}}};
+    return tokenizer_from_json(file.dump());
+  };
+  EXPECT_EQ(with().encode("ab a"), (Ids{2, 4}));
+  split["pattern"]["Regex"] = "a";
+  CLORA_EXPECT_ERROR(with(), ErrorCode::unsupported, "must be a Regex with behavior Isolated");
+}
+
+TEST(TokenizerJson, TakesASplitAtSpacesIfNoneAreLeft) {
+  nlohmann::json file = small_json();
+  file["pre_tokenizer"] = nlohmann::json::parse(
+      R"({"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious"})");
+  CLORA_EXPECT_ERROR(tokenizer_from_json(file.dump()), ErrorCode::unsupported,
+                     "a pattern other than a Regex");
+  file["normalizer"] = nlohmann::json::parse(
+      R"({"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"})");
+  file["model"]["vocab"] = {{"a", 0}, {"b", 1}, {"\u2581", 2}, {"\u2581a", 3}};
+  file["model"]["merges"] = {"\u2581 a"};
+  EXPECT_EQ(tokenizer_from_json(file.dump()).encode("a a b"), (Ids{0, 3, 2, 1}));
 }
 
 TEST(TokenizerJson, RefusesByNameWhatItDoesNotDo) {

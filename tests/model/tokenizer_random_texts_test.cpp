@@ -2,6 +2,7 @@
 // test random_texts (tests/reference/random_texts.py).
 #include <gtest/gtest.h>
 
+#include "tests/support/pre_tokenizer_cases.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/tokenizer_cases.hpp"
 
@@ -14,6 +15,10 @@ std::filesystem::path random_texts(const char* name) {
 
 TEST(TokenizerRandomTexts, HaveTheirAddedTokensFoundAsHuggingFaceFindsThem) {
   test::expect_tokenizers(random_texts("added.json"));
+}
+
+TEST(TokenizerRandomTexts, AreSplitByEveryPreTokeniserAsByHuggingFaces) {
+  EXPECT_GE(test::expect_pre_tokenizers(random_texts("pre_tokenizers.json")).size(), 20U);
 }
 
 TEST(TokenizerRandomTexts, HaveTheIdsOfEachTokenizerOfTheTestData) {

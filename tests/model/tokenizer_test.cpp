@@ -191,10 +191,6 @@ TEST(Tokenizer, RefusesPartsThatDoNotFitTogether) {
           "the same number of scores");
 }
 
-TEST(Tokenizer, RefusesAnUnknownPreTokeniserByName) {
-  CLORA_EXPECT_ERROR(split_patterns_of("tekken"), ErrorCode::unsupported, "'tekken'");
-}
-
 TEST(Tokenizer, EncodesTheSameFromSeveralThreads) {
   const Tokenizer tokenizer(byte_level_spec());
   std::string text;

@@ -15,6 +15,7 @@
 #include "clora/ops/quant/quant.hpp"
 #include "clora/ops/rowwise/dropout.hpp"
 #include "clora/ops/rowwise/embedding.hpp"
+#include "clora/ops/rowwise/gelu.hpp"
 #include "clora/ops/rowwise/layer_norm.hpp"
 #include "clora/ops/rowwise/rms_norm.hpp"
 #include "clora/ops/rowwise/rope.hpp"
@@ -180,6 +181,17 @@ std::vector<Family> families() {
          record_swiglu_backward(t.batch(), t.output({9000}), t.output({9000}), t.input({9000}),
                                 t.input({9000}, 1, DType::bf16), t.input({9000}, 1, DType::bf16),
                                 t.output({9000}));
+       }},
+      {"gelu_forward", range,
+       [](SelfTest& t) { record_gelu(t.batch(), t.output({9000}), t.input({9000})); }},
+      {"gelu_backward", range,
+       [](SelfTest& t) {
+         record_gelu_backward(t.batch(), t.output({9000}), t.input({9000}), t.input({9000}));
+       }},
+      {"gelu_backward_recompute", range,
+       [](SelfTest& t) {
+         record_gelu_backward(t.batch(), t.output({9000}), t.input({9000}), t.input({9000}),
+                              t.output({9000}));
        }},
       {"rope", range,
        [](SelfTest& t) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <functional>
 #include <memory>
 
 #include "clora/ops/quant/quant.hpp"
@@ -43,6 +44,25 @@ std::vector<float> floats_of(const Layers& layers) {
   return values;
 }
 
+// What is optional in a layer.
+struct Option {
+  const char* name;
+  void (*add)(Layers&);
+};
+constexpr Option kOptions[] = {
+    {"norms of heads", [](Layers& layers) { layers.add_head_norms(); }},
+    {"norms of outputs", [](Layers& layers) { layers.add_post_norms(); }},
+    {"partial ropes", [](Layers& layers) { layers.rotate_only(8); }},
+    {"a layer without rope", [](Layers& layers) { layers.decode.layers.back().rope_table = {}; }},
+    {"layers without rope",
+     [](Layers& layers) {
+       for (DecodeLayer& layer : layers.decode.layers) layer.rope_table = {};
+     }},
+    {"a multiplier", [](Layers& layers) { layers.decode.multiplier = 0.6F; }},
+    {"gelu", [](Layers& layers) { layers.decode.function = GateFunction::gelu; }},
+    {"a window", [](Layers& layers) { layers.decode.layers.front().first = layers.decode.last; }},
+};
+
 class OneLaunch : public testing::Test {
  protected:
   void SetUp() override {
@@ -82,6 +102,36 @@ TEST_F(OneLaunch, GivesTheBitsOfTheUnfusedOps) {
   }
 }
 
+TEST_F(OneLaunch, GivesTheBitsOfTheUnfusedOpsWithAllOptions) {
+  for (const DType type : {DType::q4_0, DType::q8_0}) {
+    for (const Shapes& shapes : {kSmall, kThreeKeyHeads, kNarrowHeads}) {
+      for (const Place place : {Place{0, 0}, Place{33, 5}, Place{39, 39}}) {
+        Layers one(context(), shapes, type, place), unfused(context(), shapes, type, place);
+        one.add_options();
+        unfused.add_options();
+        ASSERT_TRUE(decodes_in_one_launch(context(), one.decode));
+        run_one_launch(context(), one);
+        run_unfused(context(), unfused);
+        EXPECT_EQ(one.bits(), unfused.bits())
+            << name_of(type) << " at " << place.position << " from " << place.first;
+      }
+    }
+  }
+}
+
+// Each option by itself: the other ones must not be needed for it.
+TEST_F(OneLaunch, GivesTheBitsOfTheUnfusedOpsWithEachOption) {
+  for (const auto& [name, add] : kOptions) {
+    Layers one(context(), kSmall, DType::q4_1, {33, 5});
+    Layers unfused(context(), kSmall, DType::q4_1, {33, 5});
+    add(one);
+    add(unfused);
+    run_one_launch(context(), one);
+    run_unfused(context(), unfused);
+    EXPECT_EQ(one.bits(), unfused.bits()) << name;
+  }
+}
+
 TEST_F(OneLaunch, GivesTheSameBitsWithManyKeysAndInEveryReplay) {
   std::vector<std::uint32_t> want;
   for (int repeat = 0; repeat < 50; ++repeat) {
@@ -109,8 +159,11 @@ TEST_F(OneLaunch, PassesItsSelfTest) {
   const test::Folders folders;
   const test::Observed tested(folders, Variant::cpu_int8);
   for (const DType type : {DType::q4_0, DType::q4_1, DType::q8_0}) {
-    const Layers layers(*tested.context, kSmall, type, {3, 0});
-    EXPECT_TRUE(decodes_in_one_launch(*tested.context, layers.decode)) << name_of(type);
+    for (const GateFunction function : {GateFunction::silu, GateFunction::gelu}) {
+      Layers layers(*tested.context, kSmall, type, {3, 0});
+      layers.decode.function = function;
+      EXPECT_TRUE(decodes_in_one_launch(*tested.context, layers.decode)) << name_of(type);
+    }
   }
   EXPECT_THAT(*tested.warnings, testing::IsEmpty());
   EXPECT_THAT(*tested.missing_sums, testing::IsEmpty());
@@ -161,11 +214,19 @@ class OneLaunchOfManyItems : public testing::Test {
   }
   void expect_unfused(DType type, const Shapes& shapes, const Place& place, int times = 1,
                       bool adapted = false) {
+    expect_unfused_with(
+        [adapted](Layers& layers) {
+          layers.add_biases();
+          if (adapted) layers.add_adapters();
+        },
+        type, shapes, place, times);
+  }
+  void expect_unfused_with(const std::function<void(Layers&)>& add, DType type,
+                           const Shapes& shapes, const Place& place, int times = 1) {
     Layers one(context(), shapes, type, place, Layout::plain);
     Layers unfused(context(), shapes, type, place, Layout::plain);
-    one.add_biases();
-    unfused.add_biases();
-    if (adapted) one.add_adapters(), unfused.add_adapters();
+    add(one);
+    add(unfused);
     const auto before = one.bits();
     run(one, times);
     for (int i = 0; i < times; ++i) run_unfused(context(), unfused);
@@ -190,6 +251,22 @@ TEST_F(OneLaunchOfManyItems, GivesWhatTheUnfusedOpsGive) {
 TEST_F(OneLaunchOfManyItems, AddsAnAdapterOfAnyRanks) {
   expect_unfused(DType::bf16, kWithBiases, {120, 3}, 2, true);
   expect_unfused(DType::bf16, {2, 128, 1088, 4, 2, 32, 40}, {7, 0}, 1, true);
+}
+
+TEST_F(OneLaunchOfManyItems, GivesWhatTheUnfusedOpsGiveWithAllOptions) {
+  const auto add = [](Layers& layers) { layers.add_options(); };
+  expect_unfused_with(add, DType::bf16, kWithBiases, {33, 5}, 2);
+  expect_unfused_with(add, DType::q8_0, kSmall, {299, 0});
+  expect_unfused_with(add, DType::f32, kFew, {11, 2});
+  const auto add_more = [](Layers& layers) { layers.add_options(), layers.add_adapters(); };
+  expect_unfused_with(add_more, DType::bf16, kWithBiases, {120, 3}, 2);
+}
+
+TEST_F(OneLaunchOfManyItems, GivesWhatTheUnfusedOpsGiveWithEachOption) {
+  for (const auto& [name, add] : kOptions) {
+    SCOPED_TRACE(name);
+    expect_unfused_with(add, DType::bf16, kWithBiases, {33, 5});
+  }
 }
 
 // The count of arrivals continues from launch to launch.
@@ -287,21 +364,23 @@ TEST(OneLaunchSizes, AreThoseWhoseLocalArraysAllFit) {
     const std::uint64_t limit = unit == MatrixUnit::wgmma ? kMeasuredHopper : kMeasuredAmpere;
     for (const std::int64_t layers : {1, 32, 128}) {
       for (const std::int64_t ranks : {1, 64, 1024}) {
-        DecodeSizes s{.layers = layers, .D = 1024, .F = 8, .H = 8, .G = 2, .E = 128, .S = 64};
+        DecodeSizes s{layers, 1024, 8, 8, 2, 128, 64};
         while (decode_layers_gpu_fit(gpu, s, ranks)) s.F += 8;
         EXPECT_GT(s.F, 1024) << "the row of a product sets the limit";
         EXPECT_FALSE(decode_layers_gpu_fit(gpu, s, ranks));
         s.F -= 8;
         // The local memory that the kernel declares: the row, the table of addresses, s, and the
         // rest.
-        EXPECT_LE(static_cast<std::uint64_t>(4 * s.F + 35 * 8 * layers + 4 * ranks + 128 +
+        EXPECT_LE(static_cast<std::uint64_t>(4 * s.F + 41 * 8 * layers + 4 * ranks + 128 +
                                              4 * 2 * 8 * 16),
                   limit);
-        EXPECT_EQ(
-            decode_layers_gpu_local_bytes(gpu, s, ranks) + 35 * 8,
-            decode_layers_gpu_local_bytes(gpu, {layers + 1, s.D, s.F, s.H, s.G, s.E, s.S}, ranks));
-        EXPECT_FALSE(decode_layers_gpu_fit(gpu, {layers + 1, s.D, s.F, s.H, s.G, s.E, s.S}, ranks));
+        const DecodeSizes more{layers + 1, s.D, s.F, s.H, s.G, s.E, s.S};
+        EXPECT_EQ(decode_layers_gpu_local_bytes(gpu, s, ranks) + 41 * 8,
+                  decode_layers_gpu_local_bytes(gpu, more, ranks));
+        EXPECT_FALSE(decode_layers_gpu_fit(gpu, more, ranks));
         EXPECT_FALSE(decode_layers_gpu_fit(gpu, s, ranks + 8));
+        s.post_norms = true;
+        EXPECT_FALSE(decode_layers_gpu_fit(gpu, s, ranks)) << "the residual stream";
       }
     }
   }
@@ -350,14 +429,22 @@ class FewLaunches : public test::OpTest {
   }
   void expect_unfused(DType type, const Shapes& shapes, const Place& place,
                       Layout layout = Layout::plain, bool adapted = false, int times = 1) {
+    expect_unfused_with(
+        [adapted](Layers& layers) {
+          layers.add_biases();
+          if (adapted) layers.add_adapters();
+        },
+        type, shapes, place, layout, times);
+  }
+  void expect_unfused_with(const std::function<void(Layers&)>& add, DType type,
+                           const Shapes& shapes, const Place& place, Layout layout = Layout::plain,
+                           int times = 1) {
     const auto [count, D, F, H, G, E, S] = shapes;
     if (!test::affords(times * count * 2 * (2 * (H + G) * E + 3 * F) * D)) return;
     Layers few(context(), shapes, type, place, layout);
     Layers unfused(context(), shapes, type, place, layout);
-    for (Layers* layers : {&few, &unfused}) {
-      layers->add_biases();
-      if (adapted) layers->add_adapters();
-    }
+    add(few);
+    add(unfused);
     const auto before = few.bits();
     EXPECT_NE(run(few, times), before);
     for (int i = 0; i < times; ++i) run_unfused(context(), unfused);
@@ -397,6 +484,22 @@ TEST_P(FewLaunches, AddAnAdapterOfAnyRanks) {
   expect_unfused(DType::f32, {2, 136, 1096, 4, 2, 34, 40}, {7, 0}, Layout::plain, true);
 }
 
+TEST_P(FewLaunches, GiveWhatTheUnfusedOpsGiveWithAllOptions) {
+  const auto add = [](Layers& layers) { layers.add_options(); };
+  expect_unfused_with(add, DType::bf16, kWithBiases, {33, 5}, Layout::plain, 2);
+  expect_unfused_with(add, DType::f32, kFew, {11, 2});
+  expect_unfused_with(add, DType::q4_1, kSmall, {33, 5}, Layout::packed);
+  const auto add_more = [](Layers& layers) { layers.add_options(), layers.add_adapters(); };
+  expect_unfused_with(add_more, DType::bf16, kWithBiases, {120, 3});
+}
+
+TEST_P(FewLaunches, GiveWhatTheUnfusedOpsGiveWithEachOption) {
+  for (const auto& [name, add] : kOptions) {
+    SCOPED_TRACE(name);
+    expect_unfused_with(add, DType::bf16, kWithBiases, {33, 5});
+  }
+}
+
 TEST_P(FewLaunches, ContinueWithTheirOwnResultsInEveryReplay) {
   expect_unfused(DType::bf16, kWithBiases, {120, 3}, Layout::plain, false, 3);
 }
@@ -420,6 +523,19 @@ TEST_P(FewLaunches, AreNotSelectedForOtherVariantsSizesAndMixedTypes) {
   EXPECT_FALSE(decodes_in_few_launches(test::context_of(Variant::cpu), layers.decode));
 }
 
+// An address that is stored before the batch places its temporaries would be wrong.
+TEST_F(OneLaunchOfManyItems, RefusesTemporaries) {
+  Layers layers(context(), kWithBiases, DType::bf16, {3, 0}, Layout::plain);
+  Batch batch(context());
+  layers.decode.layers[1].first = batch.temporary({1}, DType::i32, "first row");
+  const Tensor grid_barrier = test::upload(context(), {3}, std::vector<std::int32_t>{0, 0, 0});
+  EXPECT_THAT(test::error_of([&] {
+                record_decode_layers_gpu(batch, layers.x, layers.decode, grid_barrier,
+                                         layers.decode);
+              }),
+              testing::HasSubstr("decode_layers: first row is a temporary"));
+}
+
 class DecodeLayersTest : public test::OpTest {};
 INSTANTIATE_TEST_SUITE_P(Variants, DecodeLayersTest, test::all_variants(), test::variant_name);
 
@@ -434,12 +550,21 @@ TEST_P(DecodeLayersTest, RefusesTensorsThatDoNotFit) {
   };
   EXPECT_THAT(error([](DecodeLayers& d) { d.layers[2].o = d.layers[2].gate; }),
               HasSubstr("o must be [128, 128]"));
-  EXPECT_THAT(error([](DecodeLayers& d) { d.layers[1].input_norm = d.rope_table; }),
+  EXPECT_THAT(error([](DecodeLayers& d) { d.layers[1].input_norm = d.layers[0].rope_table; }),
               HasSubstr("input_norm must be f32 [128]"));
   EXPECT_THAT(error([](DecodeLayers& d) { d.layers[1].value_cache = Tensor(); }),
               HasSubstr("value_cache must be f32 [300, 2, 32]"));
-  EXPECT_THAT(error([](DecodeLayers& d) { d.position = d.rope_table; }),
+  EXPECT_THAT(error([](DecodeLayers& d) { d.position = d.layers[0].rope_table; }),
               HasSubstr("position must be i32 [1]"));
+  EXPECT_THAT(error([](DecodeLayers& d) { d.layers[1].first = d.layers[0].input_norm; }),
+              HasSubstr("first must be i32 [1]"));
+  EXPECT_THAT(error([](DecodeLayers& d) { d.layers[1].rope_table = d.layers[0].input_norm; }),
+              HasSubstr("rope_table must be f32 [P, 16, 2]"));
+  EXPECT_THAT(error([](DecodeLayers& d) { d.layers[1].q_norm = d.layers[0].input_norm; }),
+              HasSubstr("all layers or none must have norms of heads"));
+  EXPECT_THAT(
+      error([](DecodeLayers& d) { d.layers[2].attention_post_norm = d.layers[0].input_norm; }),
+      HasSubstr("all layers or none must have norms of heads, and of outputs"));
   EXPECT_THAT(error([](DecodeLayers& d) { d.layers.clear(); }), HasSubstr("at least one layer"));
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -16,6 +17,7 @@
 #include "clora/model/transformer/language_model.hpp"
 #include "model/files/dequantise.hpp"
 #include "model/weights/rotary_order.hpp"
+#include "tests/reference/short_conv_reference.hpp"
 #include "tests/reference/swiglu_reference.hpp"
 
 namespace clora::test {
@@ -55,7 +57,7 @@ class ReferenceTransformer {
     }
     for (double& value : x) value *= config_.embedding_scale;
     for (std::int64_t layer = 0; layer < config_.layers; ++layer) block(x, ids.size(), layer);
-    norm(x, weights_.at("model.norm.weight"));
+    norm(x, weight_of("", config_.final_norm));
     const auto head = weights_.find("lm_head.weight");
     Matrix y = product(x, head == weights_.end() ? embeddings() : head->second, ids.size());
     for (double& value : y)
@@ -264,6 +266,66 @@ class ReferenceTransformer {
       gate[i] = (is_silu ? reference::silu(gate[i]) : reference::gelu(gate[i])) * both[1][i];
     }
     return linear(gate, rows, prefix + spec.down.names.hugging_face);
+  }
+
+  Matrix sub_layer(const Matrix& h, std::size_t rows, const std::string& prefix,
+                   const ShortConvLayerSpec& spec) const {
+    const Matrix bcx = linear(h, rows, prefix + spec.in.names.hugging_face);
+    reference::ShortConvProblem conv = conv_of(prefix, spec.taps, rows);
+    conv.gated = true;
+    if (spec.bias) conv.bias = weights_.at(prefix + spec.bias->names.hugging_face);
+    return linear(reference::short_conv(conv, bcx), rows, prefix + spec.out.names.hugging_face);
+  }
+
+  // Of one document of `rows` rows.
+  reference::ShortConvProblem conv_of(const std::string& prefix, const ParameterSpec& spec,
+                                      std::size_t rows) const {
+    const Matrix& stored = weights_.at(prefix + spec.names.hugging_face);  // [C, 1, W]
+    const auto C = static_cast<std::size_t>(spec.width), W = static_cast<std::size_t>(spec.taps);
+    reference::ShortConvProblem conv{.channels = C,
+                                     .width = W,
+                                     .taps = {},
+                                     .bias = {},
+                                     .first = std::vector<std::int32_t>(rows, 0)};
+    for (std::size_t lag = 0; lag < W; ++lag) {
+      for (std::size_t c = 0; c < C; ++c) conv.taps.push_back(stored[c * W + W - 1 - lag]);
+    }
+    return conv;
+  }
+
+  // The numbers of the experts of a row, in descending order of their probabilities p.
+  static std::vector<std::size_t> chosen(std::span<const double> p, std::size_t count) {
+    std::vector<std::size_t> order(p.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t i) { return p[i]; });
+    order.resize(count);
+    return order;
+  }
+
+  Matrix sub_layer(const Matrix& h, std::size_t rows, const std::string& prefix,
+                   const ExpertsLayerSpec& spec) const {
+    const auto experts = static_cast<std::size_t>(spec.experts());
+    const std::size_t width = h.size() / rows;
+    Matrix p = linear(h, rows, prefix + spec.router.names.hugging_face), y(h.size());
+    for (std::size_t t = 0; t < rows; ++t) {
+      const auto of_row = std::span(p).subspan(t * experts, experts);
+      const double row_max = *std::ranges::max_element(of_row);
+      double sum = 0, of_chosen = 0;
+      for (double& value : of_row) sum += value = std::exp(value - row_max);
+      for (double& value : of_row) value /= sum;
+      const auto ids = chosen(of_row, static_cast<std::size_t>(spec.used));
+      for (const std::size_t e : ids) of_chosen += of_row[e];
+      const Matrix x(h.begin() + static_cast<std::ptrdiff_t>(t * width),
+                     h.begin() + static_cast<std::ptrdiff_t>((t + 1) * width));
+      for (const std::size_t e : ids) {
+        const FeedForwardLayerSpec expert{
+            spec.function, spec.gate[e], spec.up[e], {}, spec.down[e]};
+        const Matrix out = sub_layer(x, 1, prefix, expert);
+        const double weight = spec.normalises ? of_row[e] / of_chosen : of_row[e];
+        for (std::size_t i = 0; i < width; ++i) y[t * width + i] += weight * out[i];
+      }
+    }
+    return y;
   }
 
   ModelConfig config_;

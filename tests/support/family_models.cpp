@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <set>
 #include <span>
 #include <stdexcept>
@@ -65,6 +66,23 @@ std::vector<float> interleaved(const std::vector<float>& rows, std::int64_t coun
   return out;
 }
 
+// A list of INT32 or BOOL.
+void add_list(GgufBytes& gguf, const std::string& key, const json& list) {
+  constexpr std::uint32_t kInt32 = 5, kBool = 7, kArray = 9;
+  const bool flags = list.at(0).is_boolean();
+  std::string bytes;
+  append_scalar(bytes, flags ? kBool : kInt32);
+  append_scalar(bytes, static_cast<std::uint64_t>(list.size()));
+  for (const json& value : list) {
+    if (flags) {
+      bytes += value.get<bool>() ? '\1' : '\0';
+    } else {
+      append_scalar(bytes, value.get<std::int32_t>());
+    }
+  }
+  gguf.add_raw(key, kArray, bytes);
+}
+
 void add_entry(GgufBytes& gguf, const std::string& key, const json& value) {
   if (value.is_string()) {
     gguf.add_text(key, value.get<std::string>());
@@ -74,20 +92,42 @@ void add_entry(GgufBytes& gguf, const std::string& key, const json& value) {
     gguf.add_integer(key, value.get<std::uint32_t>());
   } else if (value.is_number()) {
     gguf.add_number(key, value.get<float>());
+  } else if (value.is_array()) {
+    add_list(gguf, key, value);
   } else {
-    throw std::runtime_error("an array in the metadata: " + key);
+    throw std::runtime_error("an object in the metadata: " + key);
   }
 }
 
 void add_tensor(GgufBytes& gguf, const std::string& name, const Shape& shape,
                 const std::vector<float>& values) {
   std::vector<std::uint64_t> dimensions;
-  for (std::size_t i = shape.rank(); i-- > 0;) {
+  for (int i = shape.rank(); i-- > 0;) {
     dimensions.push_back(static_cast<std::uint64_t>(shape[i]));
   }
   std::string bytes;
   for (const float value : values) append_scalar(bytes, value);
   gguf.add_tensor(name, dimensions, 0, bytes);
+}
+
+// The number of the expert of a tensor such as model.layers.0.mlp.experts.12.up_proj.weight.
+std::size_t expert_of(const std::string& name) {
+  constexpr std::string_view kExperts = ".experts.";
+  return std::stoul(name.substr(name.find(kExperts) + kExperts.size()));
+}
+
+// Experts' matrices of one role, which a GGUF file has as one tensor, by their numbers.
+struct Stack {
+  Shape shape;
+  std::map<std::size_t, std::vector<float>> matrices;
+};
+
+void add_stack(GgufBytes& gguf, const std::string& name, const Stack& stack) {
+  std::vector<float> all;
+  for (const auto& [number, values] : stack.matrices) {
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  add_tensor(gguf, name, {std::ssize(stack.matrices), stack.shape[0], stack.shape[1]}, all);
 }
 
 }  // namespace
@@ -123,19 +163,31 @@ void write_family_gguf(const std::filesystem::path& path, const FamilyModel& mod
   const json extra = notes.value("extra_tensors", json::object());
   const auto add_one = notes.value("add_one", std::vector<std::string>());
   const std::set<std::string> plus_one(add_one.begin(), add_one.end());
+  const auto squeeze = notes.value("squeeze", std::vector<std::string>());
+  const std::set<std::string> squeezed(squeeze.begin(), squeeze.end());
+  const bool stacks_experts = notes.value("stack", false);
+  std::map<std::string, Stack> stacks;
   GgufBytes gguf;
   for (const auto& [key, value] : model.reference.at("gguf").items()) add_entry(gguf, key, value);
   for (const auto& [name, gguf_name] : model.reference.at("gguf_tensors").items()) {
-    const Shape shape = shape_of(model.reference.at("tensors").at(name));
+    Shape shape = shape_of(model.reference.at("tensors").at(name));
     std::vector<float> values = values_of(name, shape);
+    if (squeezed.contains(name)) shape = {shape[0], shape[2]};
     if (plus_one.contains(name)) {
       for (float& value : values) value += 1;
     }
     if (const auto heads = permuted.value(name, 0); heads > 0) {
       values = interleaved(values, shape[0], heads);
     }
-    add_tensor(gguf, gguf_name, shape, values);
+    if (stacks_experts && name.find(".experts.") != std::string::npos) {
+      Stack& stack = stacks[gguf_name.get<std::string>()];
+      stack.shape = shape;
+      stack.matrices[expert_of(name)] = values;
+    } else {
+      add_tensor(gguf, gguf_name, shape, values);
+    }
   }
+  for (const auto& [name, stack] : stacks) add_stack(gguf, name, stack);
   for (const auto& [name, list] : extra.items()) {
     const auto values = list.get<std::vector<float>>();
     add_tensor(gguf, name, {static_cast<std::int64_t>(values.size())}, values);

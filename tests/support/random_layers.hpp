@@ -3,6 +3,7 @@
 
 #include <array>
 #include <bit>
+#include <cmath>
 #include <random>
 #include <vector>
 
@@ -24,13 +25,16 @@ class RandomLayers {
   RandomLayers(Context& context, const LayerShapes& s, DType type, CachePlace place,
                Layout layout = Layout::packed)
       : context_(context), s_(s), type_(type), layout_(layout) {
-    decode.rope_table = floats({s.S, s.E / 2, 2}, 1);
+    const Tensor rope_table = floats({s.S, s.E / 2, 2}, 1);
     decode.position = integer(place.position);
-    decode.first = integer(place.first);
+    const Tensor first = integer(place.first);
     decode.last = integer(place.position);
     decode.heads = s.H;
     decode.epsilon = 1e-5F;
-    for (std::int64_t l = 0; l < s.layers; ++l) decode.layers.push_back(layer());
+    decode.scale = 1 / std::sqrt(static_cast<float>(s.E));
+    for (std::int64_t l = 0; l < s.layers; ++l) {
+      decode.layers.push_back(layer(first, rope_table));
+    }
     x = floats({1, s.D}, 1);
   }
   // Biases of q, k and v in every second layer.
@@ -41,6 +45,39 @@ class RandomLayers {
       layer.k_bias = floats({s_.G * s_.E}, 0.5F);
       layer.v_bias = floats({s_.G * s_.E}, 0.5F);
     }
+  }
+  // Norms of the heads of q and k.
+  void add_head_norms() {
+    for (DecodeLayer& layer : decode.layers) {
+      layer.q_norm = floats({s_.E}, 1);
+      layer.k_norm = floats({s_.E}, 1);
+    }
+  }
+  // Norms of the outputs of attention and feed-forward.
+  void add_post_norms() {
+    for (DecodeLayer& layer : decode.layers) {
+      layer.attention_post_norm = floats({s_.D}, 1);
+      layer.feed_forward_post_norm = floats({s_.D}, 1);
+    }
+  }
+  // Of the first W elements of each head, by another table in every second layer.
+  void rotate_only(std::int64_t W) {
+    const std::array<Tensor, 2> tables{floats({s_.S, W / 2, 2}, 1), floats({s_.S, W / 2, 2}, 1)};
+    for (std::size_t l = 0; l < decode.layers.size(); ++l) {
+      decode.layers[l].rope_table = tables[l % 2];
+    }
+  }
+  // All that is optional besides adapters, different from layer to layer where that is possible.
+  void add_options() {
+    add_biases();
+    add_head_norms();
+    add_post_norms();
+    rotate_only(s_.E / 2);
+    decode.layers.back().rope_table = {};
+    decode.layers.back().first = decode.last;
+    decode.scale = 0.3F;
+    decode.multiplier = 0.6F;
+    decode.function = GateFunction::gelu;
   }
   // Adapters of different ranks for all projections except one. The first layer has no adapters.
   void add_adapters() {
@@ -83,7 +120,7 @@ class RandomLayers {
   Tensor matrix(std::int64_t n, std::int64_t k) {
     return random_weights(type_, n, k, ++seed_).upload(context_, layout_);
   }
-  DecodeLayer layer() {
+  DecodeLayer layer(const Tensor& first, const Tensor& rope_table) {
     const auto [layers, D, F, H, G, E, S] = s_;
     return {.input_norm = floats({D}, 0.2F),
             .q = matrix(H * E, D),
@@ -95,7 +132,9 @@ class RandomLayers {
             .up = matrix(F, D),
             .down = matrix(D, F),
             .key_cache = floats({S, G, E}, 1),
-            .value_cache = floats({S, G, E}, 1)};
+            .value_cache = floats({S, G, E}, 1),
+            .first = first,
+            .rope_table = rope_table};
   }
   std::vector<std::uint32_t> bits_of(const Tensor& tensor) const {
     std::vector<std::uint32_t> bits;

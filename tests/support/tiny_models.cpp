@@ -76,7 +76,18 @@ std::vector<TinyModel> tiny_models() {
                                                 {"factor", 4.0},
                                                 {"original_max_position_embeddings", 3},
                                                 {"llama_4_scaling_beta", 0.4}}}})},
-      {"Phi3", config_of("phi3", {{"partial_rotary_factor", 0.75}})}};
+      {"Phi3", config_of("phi3", {{"partial_rotary_factor", 0.75}})},
+      {"Qwen3Moe", config_of("qwen3_moe", {{"head_dim", 8},
+                                           {"num_experts", 5},
+                                           {"num_experts_per_tok", 2},
+                                           {"moe_intermediate_size", 12},
+                                           {"norm_topk_prob", false},
+                                           {"mlp_only_layers", {0}}})},
+      {"Mixtral", config_of("mixtral", {{"num_local_experts", 4}, {"num_experts_per_tok", 3}})},
+      {"Lfm2", config_of("lfm2", {{"norm_eps", 1e-5},
+                                  {"layer_types", {"conv", "full_attention"}},
+                                  {"conv_bias", true},
+                                  {"block_auto_adjust_ff_dim", false}})}};
 }
 
 void write_tiny_model(const std::filesystem::path& folder, const ModelConfig& config, DType type,

@@ -17,7 +17,9 @@ struct TinyModel {
 // Llama (an untied head, heads wider than D / H), Qwen2 (biases, a tied head), Qwen3 (normalised
 // heads), Mistral (a sliding window of 5), SmolLM3 (a layer without rope), Granite (four scalars),
 // Gemma 2 (soft caps), Gemma 3 (norms on both sides, geglu, a window in one layer), Ministral 3
-// (queries multiplied by their position) and Phi-3 (joined linear layers, a partial rope).
+// (queries multiplied by their position), Phi-3 (joined linear layers, a partial rope), Qwen3-MoE
+// (5 experts in the second layer, of which a token has 2), Mixtral (4 experts, of which it has 3,
+// with normalised weights) and LFM2 (a short convolution with biases).
 std::vector<TinyModel> tiny_models();
 
 // Writes config.json and model.safetensors (f32 or bf16) with weights derived from a seed. The

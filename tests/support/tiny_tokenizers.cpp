@@ -1,5 +1,7 @@
 #include "tests/support/tiny_tokenizers.hpp"
 
+#include "model/text/pre_tokenizers.hpp"
+
 namespace clora::test {
 
 std::string byte_symbol(unsigned char byte) {
@@ -35,7 +37,7 @@ TokenizerSpec byte_level_spec() {
   spec.eos = add("<|im_end|>", TokenType::control);
   spec.bos = add("<|bos|>", TokenType::control);
   add("<tool>", TokenType::user_defined);
-  spec.split_patterns = split_patterns_of("gpt-2");
+  spec.split_patterns = pre_tokenizer_of("gpt-2").patterns;
   return spec;
 }
 

@@ -32,103 +32,11 @@
 #include "gemm/cpu/gemm_tile_cpu.clh"
 #include "quant/quant_block32.clh"
 #include "gemm/cpu/gemm_packed_columns_cpu.clh"
-#include "transpose16.clh"
+#include "gemm/cpu/gemm_expand_cpu.clh"
 
 #if !defined(PANEL_STEPS) || !defined(BLOCK_STEPS) || !defined(STAGE_STRIDE)
 #error "PANEL_STEPS, BLOCK_STEPS and STAGE_STRIDE are required"
 #endif
-
-#ifdef WEIGHT_PACKED
-// panel[e][c] = the elements of a packed panel's 16 rows; `out` points into the first row.
-__attribute__((always_inline)) void expand_packed(__local float* out, PackedBlock block) {
-  for (uint j = 0; j < 4; ++j, out += 4 * PANEL_COLUMNS) {
-    const PackedEight eight = packed_eight(block, j);
-    store_floats(__local, out, eight.lo0);
-    store_floats(__local, out + PANEL_COLUMNS, eight.lo1);
-    store_floats(__local, out + 2 * PANEL_COLUMNS, eight.lo2);
-    store_floats(__local, out + 3 * PANEL_COLUMNS, eight.lo3);
-    store_floats(__local, out + 16 * PANEL_COLUMNS, eight.hi0);
-    store_floats(__local, out + 17 * PANEL_COLUMNS, eight.hi1);
-    store_floats(__local, out + 18 * PANEL_COLUMNS, eight.hi2);
-    store_floats(__local, out + 19 * PANEL_COLUMNS, eight.hi3);
-  }
-}
-#endif
-
-// panel[l][c] = alpha * w[c0 + c][begin + l], for full blocks of 32 steps; zeros outside of w.
-__attribute__((noinline)) void expand_forward(__local float* panel, __global const uchar* w,
-                                              uint part, uint c0, uint C, uint J, uint begin,
-                                              uint end, float alpha) {
-  for (uint l = begin; l < end; l += 32) {
-    for (uint half_panel = 0; half_panel < TILE_COLUMNS; half_panel += 16) {
-      __local float* out = column_of(panel, half_panel, part) + (l - begin) * PANEL_COLUMNS;
-#ifdef WEIGHT_PACKED
-      expand_packed(out, columns_block(w, c0, half_panel, C, J, l, alpha));
-#else
-      float16 lo[16], hi[16];
-      for (uint i = 0; i < 16; ++i) {
-        const uint c = c0 + half_panel + i;
-        float16 first = 0.0f, second = 0.0f;
-        if (c < C) weight_block32_guarded(weight_row(w, c, J), l, J, &first, &second);
-        lo[i] = first * alpha;
-        hi[i] = second * alpha;
-      }
-      transpose16(lo, out, PANEL_COLUMNS);
-      transpose16(hi, out + 16 * PANEL_COLUMNS, PANEL_COLUMNS);
-#endif
-    }
-  }
-}
-
-// panel[l][c] = w[begin + l][c0 + c]; zeros outside of w.
-__attribute__((noinline)) void expand_backward(__local float* panel, __global const uchar* w,
-                                               uint part, uint c0, uint C, uint begin,
-                                               uint end) {
-  __local float* second = column_of(panel, 16, part);
-#ifdef WEIGHT_PACKED
-  for (uint l = begin; l < end; l += PACKED_ROWS) {
-    fetch_packed_block(weight_row(w, l + STEPS_AHEAD, C), c0);
-    const PackedBlock block = packed_block(weight_row(w, l, C), c0, 1.0f);
-    float16 columns[32];
-    for (uint j = 0; j < 4; ++j) {
-      const PackedEight eight = packed_eight(block, j);
-      columns[4 * j] = eight.lo0;
-      columns[4 * j + 1] = eight.lo1;
-      columns[4 * j + 2] = eight.lo2;
-      columns[4 * j + 3] = eight.lo3;
-      columns[16 + 4 * j] = eight.hi0;
-      columns[17 + 4 * j] = eight.hi1;
-      columns[18 + 4 * j] = eight.hi2;
-      columns[19 + 4 * j] = eight.hi3;
-    }
-    transpose16(columns, panel, PANEL_COLUMNS);
-    transpose16(columns + 16, second, PANEL_COLUMNS);
-    panel += PACKED_ROWS * PANEL_COLUMNS;
-    second += PACKED_ROWS * PANEL_COLUMNS;
-  }
-#else
-  for (uint l = begin; l < end; ++l) {
-    float16 lo, hi;
-    weight_block32_guarded(weight_row(w, l, C), c0, C, &lo, &hi);
-    store_floats(__local, panel, lo);
-    store_floats(__local, second, hi);
-    panel += PANEL_COLUMNS;
-    second += PANEL_COLUMNS;
-  }
-#endif
-}
-
-// panel[r][c] = scale * u[begin + r][c0 + c]; zeros outside of u.
-__attribute__((noinline)) void expand_low_rank(__local float* panel, __global const float* u,
-                                               uint part, uint c0, uint C, uint begin, uint end,
-                                               float scale) {
-  for (uint r = begin; r < end; ++r) {
-    for (uint c = 0; c < TILE_COLUMNS; ++c) {
-      *column_of(panel, c, part) = c0 + c < C ? scale * u[(size_t)r * C + c0 + c] : 0.0f;
-    }
-    panel += PANEL_COLUMNS;
-  }
-}
 
 // stage[i][l] = [x | s][m0 + i][begin + l]; rows past M that tiles read are zeros. The loops
 // interleave the rows, so their cache misses overlap.

@@ -120,6 +120,12 @@ void print(Output& output, const ModelText& text) {
   }
 }
 
+std::vector<std::string> file_names(const WeightFiles& files) {
+  std::vector<std::string> names;
+  for (const std::filesystem::path& path : files.files()) names.push_back(path.filename().string());
+  return names;
+}
+
 int show_model(const std::string& path, Output& output) {
   const WeightFiles files = WeightFiles::open(path);
   const ModelText text(path);
@@ -131,6 +137,8 @@ int show_model(const std::string& path, Output& output) {
   print(output, files.config(), elements_of(sums));
   print(output, sums);
   print(output, text);
+  const std::vector<std::string> names = file_names(files);
+  if (names.size() > 1) output.result("in {} files, the first is {}", names.size(), names.front());
   if (files.gguf() != nullptr) {
     for (const auto& [key, value] : files.gguf()->metadata()) {
       output.detail("  {} = {}", key, value.summary());
@@ -138,6 +146,7 @@ int show_model(const std::string& path, Output& output) {
   }
   Json object{{"kind", "model"}, {"parameters", elements_of(sums)}};
   object.update(json_of(files.config()));
+  object["files"] = names;
   object["tensors"] = json_of(sums);
   object.update(json_of(text));
   output.object(object);

@@ -1,0 +1,90 @@
+// cl/experts/grouped_gemm_cpu.cl
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "clora/ops/quant/quant.hpp"
+#include "ops/dispatch/cpu_vector_defines.hpp"
+#include "ops/dispatch/variant_dispatch.hpp"
+#include "ops/experts/grouped_gemm_kernels.hpp"
+#include "ops/experts/grouped_problem.hpp"
+#include "ops/gemm/gemm_kernels.hpp"
+#include "runtime/integer_sizes.hpp"
+
+namespace clora {
+namespace {
+
+// Groups for each compute unit, so that experts of different numbers of rows are balanced.
+constexpr std::uint32_t kGroupsPerUnit = 16;
+constexpr std::uint32_t kStepsAtOnce = 32;  // of an expanded weight: block_steps is a multiple
+
+GroupedProblem problem_of(const GroupedProduct& p) {
+  const bool gathers = p.rows == ExpertRows::of_entries;
+  return {.S = u32(p.plan.slot_count()),
+          .N = u32(p.columns()),
+          .K = u32(p.k()),
+          .R = u32(p.rank()),
+          .experts = u32(p.plan.experts()),
+          .experts_of_row = gathers ? u32(p.plan.experts_of_row()) : 0,
+          .backward = p.backward,
+          .accumulate = p.accumulates,
+          .has_w_offsets = !p.matrices.offsets.empty(),
+          .alpha = p.scale,
+          .scale = p.low_rank.scale};
+}
+
+GroupedShare share_of(const GroupedProduct& p, const GemmTiles& tiles, std::uint32_t units) {
+  const std::uint32_t panels = divide_up(u32(p.columns()), GemmTiles::kColumns);
+  const std::uint32_t steps = round_up(u32(p.k() + p.rank()), kStepsAtOnce);
+  const std::uint32_t block_steps = std::min(steps, tiles.block_steps);
+  const std::uint32_t groups = divide_up(kGroupsPerUnit * units, u32(p.plan.active.elements()));
+  return {.panels_per_group = divide_up(panels, std::min(panels, groups)),
+          .panels_at_once = std::max(1U, tiles.panel_steps / block_steps),
+          .block_steps = block_steps};
+}
+
+}  // namespace
+
+void record_grouped_cpu(Batch& batch, const GroupedProduct& p) {
+  Context& context = batch.context();
+  const GemmTiles tiles = gemm_tiles(context.device());
+  const GroupedShare share = share_of(p, tiles, std::max(1U, context.device().compute_units));
+  Defines defines;
+  set_weight_type(defines, p.w());
+  tiles.define(defines);
+  define_cpu_vectors(defines, context.device());
+  const std::uint32_t panels = divide_up(u32(p.columns()), GemmTiles::kColumns);
+  const auto experts = static_cast<std::size_t>(p.plan.active.elements());
+  Launch launch{context.kernel(kGroupedCpu, "grouped_gemm", defines),
+                single_item_groups(divide_up(panels, share.panels_per_group), experts + 1),
+                p.cost(), p.backward ? "grouped_gemm/backward" : "grouped_gemm/forward"};
+  const ExpertLowRank& term = p.low_rank;
+  batch.launch(std::move(launch), p.y, p.x, p.w(), or_else(p.matrices.offsets, p.x),
+               or_else(term.s, p.x), or_else(term.u, p.x), or_else(term.offsets, p.x),
+               p.plan.entries, p.plan.counts, p.plan.begins, p.plan.active, by_value(problem_of(p)),
+               by_value(share), LocalMemory{tiles.scratch_bytes()});
+}
+
+// 31 rows of 5 experts, two of each row; both directions.
+bool grouped_cpu_passed(Context& context, const GroupedProduct& p) {
+  const Tensor& w = p.w();
+  const std::string name = fmt::format("grouped_gemm {}", weight_name(w));
+  return passed_self_test(context, {kGroupedCpu, name}, [&](SelfTest& test) {
+    constexpr std::int64_t kExperts = 5, kRows = 31, kWidth = 256;
+    Batch& batch = test.batch();
+    const Routing routing =
+        make_routing({kRows, kExperts, 2}, [&](Shape shape, DType type, std::string_view text) {
+          return batch.temporary(shape, type, text);
+        });
+    record_router(batch, routing, test.input({kRows, kExperts}), RouterWeights::normalised);
+    const ExpertMatrices matrices{test.weights({kExperts * kWidth, kWidth}, w.type(), w.layout())};
+    const Tensor y = test.output({routing.plan.slot_count(), kWidth});
+    const Tensor dx = test.output(y.shape());
+    record_grouped_gemm(batch, y, test.input({kRows, kWidth}), ExpertRows::of_entries, matrices,
+                        routing.plan);
+    record_grouped_gemm_backward(batch, dx, test.input(y.shape()), matrices, routing.plan,
+                                 Accumulate::no);
+  });
+}
+
+}  // namespace clora

@@ -1,0 +1,36 @@
+// The kernels of grouped_gemm: the description of one product, and the launch of each.
+#pragma once
+
+#include "clora/ops/experts/grouped_gemm.hpp"
+
+namespace clora {
+
+struct GroupedProduct {
+  Tensor y;  // [S, N]
+  Tensor x;  // [., K]
+  ExpertMatrices matrices;
+  const ExpertPlan& plan;
+  ExpertRows rows = ExpertRows::of_slots;
+  ExpertLowRank low_rank = {};
+  float scale = 1;
+  bool backward = false;
+  bool accumulates = false;
+
+  const Tensor& w() const { return matrices.w.whole(); }
+  std::int64_t columns() const { return y.shape()[1]; }  // N
+  std::int64_t k() const { return x.shape()[1]; }        // K
+  std::int64_t rank() const { return low_rank.s.empty() ? 0 : low_rank.s.shape()[1]; }
+  bool is_f32() const { return x.type() == DType::f32 && y.type() == DType::f32; }
+  Cost cost() const;
+};
+
+// The files of the kernels.
+inline constexpr std::string_view kGroupedPortable = "grouped_gemm.cl";
+inline constexpr std::string_view kGroupedCpu = "grouped_gemm_cpu.cl";
+
+void record_grouped_portable(Batch& batch, const GroupedProduct& p);
+// REQUIRES: is_f32().
+void record_grouped_cpu(Batch& batch, const GroupedProduct& p);
+bool grouped_cpu_passed(Context& context, const GroupedProduct& p);
+
+}  // namespace clora
