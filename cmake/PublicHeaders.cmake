@@ -60,6 +60,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/rowwise/soft_cap.hpp
   ops/rowwise/softmax.hpp
   ops/rowwise/gelu.hpp
+  ops/rowwise/segment_mean.hpp
   ops/rowwise/swiglu.hpp
   lora/adapter.hpp
   lora/merge.hpp
@@ -68,6 +69,7 @@ set(CLORA_PUBLIC_HEADERS
   model/data/data_order.hpp
   model/data/packing.hpp
   model/data/records.hpp
+  model/embedding/embedder.hpp
   model/transformer/forward_pass.hpp
   model/transformer/language_model.hpp
   model/transformer/layer_weights.hpp

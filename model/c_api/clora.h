@@ -263,7 +263,7 @@ CLORA_API clora_status clora_tokenizer_get_info(const clora_tokenizer* tokenizer
                                                 clora_tokenizer_info* info);
 
 /* parse_special 1: the text of a control token, such as <|im_end|>, becomes that token. If the
- * model expects a bos token, it is prepended. */
+ * model expects a bos token, it is prepended; an encoder's [CLS] and [SEP] enclose the text. */
 CLORA_API clora_status clora_tokenizer_encode(const clora_tokenizer* tokenizer, const char* text,
                                               size_t text_bytes, int32_t parse_special,
                                               int32_t* ids, size_t capacity, size_t* count);

@@ -87,6 +87,11 @@ std::optional<std::string_view> GgufKeys::find_text(std::string_view key) const 
   return file_.text(name(key));
 }
 
+std::optional<bool> GgufKeys::find_flag(std::string_view key) const {
+  read_.emplace(key);
+  return file_.boolean(name(key));
+}
+
 std::optional<std::vector<std::int64_t>> GgufKeys::find_integers(std::string_view key,
                                                                  std::int64_t layers) const {
   read_.emplace(key);
@@ -122,11 +127,11 @@ std::vector<std::string> GgufKeys::unread_keys() const {
   for (const GgufFile::Entry& entry : file_.metadata()) {
     if (!entry.key.starts_with(start)) continue;
     const std::string_view key = entry.key.substr(start.size());
+    if (read_.contains(key) || holds(kHarmless, key)) continue;
     if (key == "attention.causal") {
       if (!entry.value.boolean().value_or(false)) refuse(file_, entry);
       continue;
     }
-    if (read_.contains(key) || holds(kHarmless, key)) continue;
     const RefusedKey* refused = find_refused(kRefused, key);
     if (refused == nullptr) {
       if (!is_off(entry.value, 0)) unread.emplace_back(entry.key);

@@ -30,6 +30,7 @@ class GgufKeys {
   std::optional<std::int64_t> find_integer(std::string_view key) const;
   std::optional<double> find_number(std::string_view key) const;
   std::optional<std::string_view> find_text(std::string_view key) const;
+  std::optional<bool> find_flag(std::string_view key) const;
   // A list with an element for each of `layers` layers. Errors: invalid_file for anything else.
   std::optional<std::vector<std::int64_t>> find_integers(std::string_view key,
                                                          std::int64_t layers) const;

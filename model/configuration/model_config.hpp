@@ -30,6 +30,9 @@ struct EmbeddingSpec {
   NormSpec norm = {};
 };
 
+// The row or rows of a text that become its vector.
+enum class Pooling { mean, first_token, last_token };
+
 struct ModelConfig {
   std::string family;  // "llama": the name of the Family, and the model_type of config.json
   std::string name;    // for display; may be empty
@@ -59,6 +62,7 @@ struct ModelConfig {
   // those of a head for another task.
   std::vector<std::string> unused_tensors;
   std::int64_t max_positions = 0;
+  std::optional<Pooling> pooling;  // that an embedding model's GGUF file asks for
   // One for each layer. The sizes above are those of most blocks; these decide.
   std::vector<BlockSpec> blocks;
   std::optional<std::int32_t> bos_id;

@@ -87,6 +87,23 @@ void from_hugging_face(const HuggingFaceKeys& keys, ModelConfig& config) {
   add_encoder(config, segments, gelu_form(keys));
 }
 
+// llama.cpp's numbers of poolings: none, mean, the first token, the last one, a classifier's.
+std::optional<Pooling> read_pooling(const GgufKeys& keys) {
+  switch (keys.find_integer("pooling_type").value_or(0)) {
+    case 0:
+      return std::nullopt;
+    case 1:
+      return Pooling::mean;
+    case 2:
+      return Pooling::first_token;
+    case 3:
+      return Pooling::last_token;
+    default:
+      fail(ErrorCode::unsupported, "{}: {} must be from 0 to 3", keys.path(),
+           keys.name("pooling_type"));
+  }
+}
+
 void from_gguf(const GgufKeys& keys, ModelConfig& config) {
   const std::string path = keys.path();
   config.layers = keys.integer("block_count");
@@ -99,6 +116,9 @@ void from_gguf(const GgufKeys& keys, ModelConfig& config) {
   config.head_dim = config.hidden_size / config.heads;
   config.max_positions = keys.integer("context_length");
   config.rms_norm_epsilon = keys.number("attention.layer_norm_epsilon");
+  if (keys.find_flag("attention.causal").value_or(true))
+    fail(ErrorCode::unsupported, "{}: {} must be false", path, keys.name("attention.causal"));
+  config.pooling = read_pooling(keys);
   const GgufTensor* words = keys.file().find_tensor("token_embd.weight");
   if (words == nullptr || words->shape.rank() != 2)
     fail(ErrorCode::invalid_file, "{}: token_embd.weight is missing", path);

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <variant>
 
 #include "model/text/bpe_tokenizer.hpp"
 #include "model/text/sentencepiece_tokenizer.hpp"
 #include "model/text/special_splitter.hpp"
 #include "model/text/utf8.hpp"
 #include "model/text/vocabulary.hpp"
+#include "model/text/word_piece/word_piece_tokenizer.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -41,6 +41,7 @@ void check_ids(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
   if (spec.bos) check("bos", *spec.bos);
   if (spec.eos) check("eos", *spec.eos);
   if (spec.unknown) check("unknown", *spec.unknown);
+  if (spec.sep) check("sep", *spec.sep);
   for (const std::int32_t id : spec.end_of_generation) check("end of generation", id);
 }
 
@@ -61,6 +62,11 @@ SpecialSplitter splitter_of(const Vocabulary& vocabulary, const TokenizerSpec& s
   return SpecialSplitter(std::move(entries));
 }
 
+// The tokens before and after those of a text.
+struct Frame {
+  std::optional<std::int32_t> bos, sep;
+};
+
 }  // namespace
 
 struct Tokenizer::Tables {
@@ -71,12 +77,16 @@ struct Tokenizer::Tables {
         raw_specials(splitter_of(vocabulary, spec, false, [](const std::string& t) { return t; })),
         bos(spec.bos),
         eos(spec.eos),
+        sep(spec.sep),
         add_bos(spec.add_bos && spec.bos),
+        add_sep(spec.add_sep && spec.sep),
         chat_template(std::move(spec.chat_template)) {
     check_ids(spec, vocabulary);
     ends = ends_of(spec, vocabulary);
     if (spec.algorithm == TokenizerAlgorithm::byte_level_bpe) {
       bpe.emplace(spec, vocabulary);
+    } else if (spec.algorithm == TokenizerAlgorithm::word_piece) {
+      word_piece.emplace(spec, vocabulary);
     } else {
       sentencepiece.emplace(spec, vocabulary);
     }
@@ -86,12 +96,15 @@ struct Tokenizer::Tables {
   }
 
   std::string normalized(std::string_view text, Place place) const {
-    return bpe ? bpe->normalized(text) : sentencepiece->normalized(text, place);
+    if (bpe) return bpe->normalized(text);
+    return word_piece ? word_piece->normalized(text) : sentencepiece->normalized(text, place);
   }
 
   void encode_text(std::string_view text, Place place, std::vector<std::int32_t>& ids) const {
     if (bpe) {
       bpe->encode(text, ids);
+    } else if (word_piece) {
+      word_piece->encode(text, ids);
     } else {
       sentencepiece->encode(text, place, ids);
     }
@@ -121,6 +134,16 @@ struct Tokenizer::Tables {
     });
   }
 
+  Frame frame(const EncodeOptions& options) const {
+    Frame result;
+    if (options.add_bos == AddBos::no) return result;
+    const bool asked = options.add_bos == AddBos::yes;
+    require(bos || !asked, "tokenizer: a bos token was requested, but the model has none");
+    if (asked || (add_bos && !options.continues)) result.bos = bos;
+    if (add_sep && (asked || !options.continues)) result.sep = sep;
+    return result;
+  }
+
   // Returns the first control token that encode() cuts out only with parse_special; -1: none.
   std::int32_t first_control(std::string_view text) const {
     std::vector<std::int32_t> found;
@@ -137,10 +160,16 @@ struct Tokenizer::Tables {
   Vocabulary vocabulary;
   SpecialSplitter raw_specials;  // matched before and after normalisation
   SpecialSplitter normalized_specials{{}};
-  std::optional<BpeTokenizer> bpe;  // exactly one of the two
+  // Whether decoding a text removes the space with which the first token begins.
+  bool has_dummy_space() const {
+    return word_piece || (sentencepiece && sentencepiece->adds_space_prefix());
+  }
+
+  std::optional<BpeTokenizer> bpe;  // exactly one of the three
   std::optional<SentencePieceTokenizer> sentencepiece;
-  std::optional<std::int32_t> bos, eos;
-  bool add_bos;
+  std::optional<WordPieceTokenizer> word_piece;
+  std::optional<std::int32_t> bos, eos, sep;
+  bool add_bos, add_sep;
   std::vector<std::int32_t> ends;
   std::string chat_template;
 };
@@ -154,14 +183,26 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text,
           text.size());
   std::vector<std::int32_t> ids;
   ids.reserve(text.size() / 4 + 2);
-  const bool by_default = tables_->add_bos && !options.continues;
-  if (options.add_bos == AddBos::yes || (options.add_bos == AddBos::model_default && by_default)) {
-    require(tables_->bos.has_value(),
-            "tokenizer: a bos token was requested, but the model has none");
-    ids.push_back(*tables_->bos);
-  }
+  const Frame frame = tables_->frame(options);
+  if (frame.bos) ids.push_back(*frame.bos);
   tables_->encode(text, {!options.continues, options.after_special}, options.parse_special, ids);
+  if (frame.sep) ids.push_back(*frame.sep);
   return ids;
+}
+
+CutText Tokenizer::encode_at_most(std::string_view text, std::size_t max_tokens,
+                                  const EncodeOptions& options) const {
+  const Frame frame = tables_->frame(options);
+  const std::size_t framing = std::size_t{frame.bos.has_value()} + frame.sep.has_value();
+  require(max_tokens > framing,
+          "tokenizer: a text must be allowed at least {} tokens ({} of them special), got {}",
+          framing + 1, framing, max_tokens);
+  CutText result{encode(text, options), 0};
+  if (result.ids.size() <= max_tokens) return result;
+  result.cut = result.ids.size() - max_tokens;
+  result.ids.resize(max_tokens);
+  if (frame.sep) result.ids.back() = *frame.sep;
+  return result;
 }
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids,
@@ -171,8 +212,8 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids,
     const std::string& bytes = token_bytes(id);
     if (options.keep_special || !is_special(id)) text += bytes;
   }
-  const bool dummy_space = tables_->sentencepiece && tables_->sentencepiece->adds_space_prefix();
-  if (dummy_space && !options.continues && !text.empty() && text.front() == ' ') text.erase(0, 1);
+  if (tables_->has_dummy_space() && !options.continues && !text.empty() && text.front() == ' ')
+    text.erase(0, 1);
   return text;
 }
 
@@ -206,7 +247,9 @@ std::optional<std::int32_t> Tokenizer::first_special(std::string_view text) cons
 
 std::optional<std::int32_t> Tokenizer::bos() const { return tables_->bos; }
 std::optional<std::int32_t> Tokenizer::eos() const { return tables_->eos; }
+std::optional<std::int32_t> Tokenizer::sep() const { return tables_->sep; }
 bool Tokenizer::adds_bos() const { return tables_->add_bos; }
+bool Tokenizer::adds_sep() const { return tables_->add_sep; }
 
 bool Tokenizer::ends_generation(std::int32_t id) const {
   return std::binary_search(tables_->ends.begin(), tables_->ends.end(), id);

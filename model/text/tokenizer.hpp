@@ -1,6 +1,7 @@
-// Tokenizer: text <-> token ids, as defined by the model's files. It supports byte-level BPE and
-// SentencePiece-style vocabularies, and is built from a TokenizerSpec, which the loaders fill. A
-// cheap handle to immutable tables: copies share them, and every call is thread-safe.
+// Tokenizer: text <-> token ids, as defined by the model's files. It supports byte-level BPE,
+// SentencePiece-style and WordPiece vocabularies, and is built from a TokenizerSpec, which the
+// loaders fill. A cheap handle to immutable tables: copies share them, and every call is
+// thread-safe.
 // StreamDecoder, below, turns tokens into text as they arrive; one per stream.
 #pragma once
 
@@ -17,6 +18,8 @@
 
 namespace clora {
 
+// Whether bos precedes a text, and whether sep follows it if the model expects one ([CLS] text
+// [SEP]). `no` adds neither, and `yes` adds both.
 enum class AddBos { model_default, no, yes };
 
 struct EncodeOptions {
@@ -24,7 +27,8 @@ struct EncodeOptions {
   // the model's files add as user-defined are always cut out.
   bool parse_special = false;
   AddBos add_bos = AddBos::model_default;  // REQUIRES for yes: the model has a bos token
-  bool continues = false;      // other text precedes this one: no bos by default, no dummy space
+  // Other text precedes this one: by default no bos and no sep, and no dummy space.
+  bool continues = false;
   bool after_special = false;  // that text ends in a special token: dummy space if one follows it
 };
 
@@ -33,20 +37,32 @@ struct DecodeOptions {
   bool continues = false;     // other text precedes: the dummy leading space is not removed
 };
 
+// The first tokens of a text, and the number of its tokens that were cut off.
+struct CutText {
+  std::vector<std::int32_t> ids;
+  std::size_t cut = 0;
+};
+
 class Tokenizer {
  public:
   // Throws Error(invalid_file) if the parts are inconsistent.
   explicit Tokenizer(TokenizerSpec spec);
 
-  // Bytes that are not valid UTF-8 are kept (see the headers of the algorithms).
+  // Bytes that are not valid UTF-8 are kept, or are replaced (see the headers of the algorithms).
   std::vector<std::int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const;
+
+  // The same with at most `max_tokens` tokens: the text loses its last ones, but keeps sep.
+  // REQUIRES: room for one token of the text besides bos and sep.
+  CutText encode_at_most(std::string_view text, std::size_t max_tokens,
+                         const EncodeOptions& options = {}) const;
 
   // Returns the bytes of the tokens, which may be invalid UTF-8 (see StreamDecoder, utf8.hpp).
   // Throws Error(invalid_argument) for an id outside of the vocabulary.
   std::string decode(std::span<const std::int32_t> ids, const DecodeOptions& options = {}) const;
 
   std::int32_t vocabulary_size() const;
-  const std::string& token_text(std::int32_t id) const;  // as in the model's files
+  // As in the model's files; the pieces of WordPiece as in vocab.txt, also from GGUF.
+  const std::string& token_text(std::int32_t id) const;
   const std::string& token_bytes(std::int32_t id) const;
   std::optional<std::int32_t> id_of(std::string_view token_text) const;
   bool is_special(std::int32_t id) const;
@@ -55,7 +71,9 @@ class Tokenizer {
 
   std::optional<std::int32_t> bos() const;
   std::optional<std::int32_t> eos() const;
-  bool adds_bos() const;  // the model expects bos before a text
+  std::optional<std::int32_t> sep() const;  // of an encoder
+  bool adds_bos() const;                    // the model expects bos before a text
+  bool adds_sep() const;                    // the model expects sep after a text
 
   // True iff the model ends its answer with this token: eos, and tokens such as <|im_end|>,
   // <|eot_id|>, </s>, <|endoftext|>.

@@ -6,11 +6,14 @@
 #include <array>
 
 #include "clora/runtime/files/file.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "model/files/generation_config.hpp"
 #include "model/files/model_folder.hpp"
 #include "model/text/pre_tokenizers.hpp"
+#include "model/text/space_mark.hpp"
 #include "model/text/tokenizer_json.hpp"
 #include "model/text/tokenizer_json_writing.hpp"
+#include "model/text/word_piece/word_piece_vocabulary.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -19,6 +22,7 @@ namespace {
 
 constexpr const char* kPrefix = "tokenizer.ggml.";
 constexpr const char* kTokenizerName = "tokenizer.json";
+constexpr const char* kConfigName = "tokenizer_config.json";
 
 // Reads one file's metadata under tokenizer.ggml.; errors name the file.
 class GgufReader {
@@ -34,12 +38,15 @@ class GgufReader {
       read_byte_level();
     } else if (model == "llama") {
       read_sentencepiece();
+    } else if (model == "bert") {
+      read_word_pieces();
     } else {
       fail(ErrorCode::unsupported,
-           "{}: tokenizer model '{}' is not supported; supported models: gpt2, llama", spec_.source,
-           model);
+           "{}: tokenizer model '{}' is not supported; supported models: gpt2, llama, bert",
+           spec_.source, model);
     }
     read_special_ids();
+    if (model == "bert") read_frame();
     if (const auto text = file_.text("tokenizer.chat_template")) spec_.chat_template = *text;
     return std::move(spec_);
   }
@@ -117,6 +124,59 @@ class GgufReader {
     }
   }
 
+  // The pre-tokeniser's name does not matter: all files of this model have BERT's.
+  void read_word_pieces() {
+    spec_.algorithm = TokenizerAlgorithm::word_piece;
+    spell_word_pieces();
+    WordPieceRules& rules = spec_.word_piece;
+    rules.lowercase = file_.boolean(key("normalizer.lowercase")).value_or(true);
+    rules.strip_accents = file_.boolean(key("normalizer.strip_accents")).value_or(rules.lowercase);
+    spec_.unknown = encoder_token("unknown_token_id", "[UNK]");
+    spec_.pad = encoder_token("padding_token_id", "[PAD]");
+    spec_.mask = encoder_token("mask_token_id", "[MASK]");
+  }
+
+  // GGUF marks the pieces that begin a word, by U+2581, where vocab.txt marks the others. Special
+  // tokens are unmarked; files without types of tokens have them in brackets. The mark alone is the
+  // character U+2581 that continues a word: no token is empty.
+  void spell_word_pieces() {
+    bool marked = false;
+    for (std::size_t id = 0; id < spec_.tokens.size(); ++id) {
+      std::string& token = spec_.tokens[id];
+      const bool special = !spec_.types.empty() && (spec_.types[id] == TokenType::control ||
+                                                    spec_.types[id] == TokenType::unknown);
+      if (token.starts_with(kSpaceMark) && token != kSpaceMark) {
+        token.erase(0, kSpaceMark.size());
+        marked = true;
+      } else if (!special && !(token.starts_with('[') && token.ends_with(']'))) {
+        token.insert(0, spec_.word_piece.continuing_prefix);
+      }
+    }
+    if (!marked) damaged("tokens", "pieces of words, of which those that begin one have U+2581");
+  }
+
+  // The id of the key, or of the token with BERT's name if the file does not have the key.
+  std::optional<std::int32_t> encoder_token(const char* name, std::string_view text) const {
+    if (const auto id = special_id(name)) return id;
+    const auto found = std::ranges::find(spec_.tokens, text);
+    if (found == spec_.tokens.end()) return std::nullopt;
+    return static_cast<std::int32_t>(found - spec_.tokens.begin());
+  }
+
+  // After read_special_ids(): an encoder's bos is its [CLS].
+  void read_frame() {
+    const auto bos = spec_.bos;
+    spec_.bos = encoder_token("cls_token_id", "[CLS]");
+    if (!spec_.bos) spec_.bos = bos;
+    spec_.sep = encoder_token("seperator_token_id", "[SEP]");  // spelled so in GGUF
+    if (!spec_.sep) spec_.sep = spec_.eos;
+    spec_.add_bos = file_.boolean(key("add_bos_token")).value_or(true);
+    spec_.add_sep = file_.boolean(key("add_sep_token")).value_or(true);
+    if (spec_.add_bos && !spec_.bos) damaged("cls_token_id", "present");
+    if (spec_.add_sep && !spec_.sep) damaged("seperator_token_id", "present");
+    mark_special_tokens(spec_);
+  }
+
   // Writers store 2^32 - 1 if there is no such token.
   std::optional<std::int32_t> special_id(const char* name) const {
     const auto id = file_.integer(key(name));
@@ -148,10 +208,10 @@ std::string text_or_nothing(const std::filesystem::path& path) {
 }
 
 // The tokenizer files of a Hugging Face folder.
-constexpr std::array<const char*, 9> kFolderFiles = {
-    kTokenizerName,       "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
-    "merges.txt",         "tokenizer.model",       "added_tokens.json",       "chat_template.jinja",
-    kGenerationConfigName};
+constexpr std::array<const char*, 10> kFolderFiles = {
+    kTokenizerName,        kConfigName,          "special_tokens_map.json", "vocab.json",
+    "merges.txt",          "tokenizer.model",    "added_tokens.json",       "vocab.txt",
+    "chat_template.jinja", kGenerationConfigName};
 
 void add_generation_ends(const std::filesystem::path& folder, TokenizerSpec& spec) {
   const auto vocabulary = static_cast<std::int64_t>(spec.tokens.size());
@@ -161,13 +221,41 @@ void add_generation_ends(const std::filesystem::path& folder, TokenizerSpec& spe
   }
 }
 
-Tokenizer load_folder(const std::filesystem::path& folder) {
+TokenizerSpec spec_of_json(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kTokenizerName;
-  if (!std::filesystem::is_regular_file(path)) {
-    fail(ErrorCode::not_found, "tokenizer: '{}' contains no tokenizer.json", folder.string());
+  return tokenizer_spec_from_json(text_of(path), text_or_nothing(folder / kConfigName),
+                                  path.string());
+}
+
+// The tokens of special_tokens_map.json take precedence, unless the configuration is of a release
+// that lists its tokens itself.
+TokenizerSpec spec_of_vocabulary(const std::filesystem::path& folder) {
+  const auto object_of = [&](const char* name) {
+    const std::string text = text_or_nothing(folder / name);
+    return text.empty() ? nlohmann::json::object() : parse_json(text, (folder / name).string());
+  };
+  if (std::filesystem::exists(folder / "added_tokens.json")) {
+    fail(ErrorCode::unsupported,
+         "{}: added_tokens.json is not supported without tokenizer.json; save the tokenizer with "
+         "a current release of transformers, which writes that",
+         folder.string());
   }
-  TokenizerSpec spec = tokenizer_spec_from_json(
-      text_of(path), text_or_nothing(folder / "tokenizer_config.json"), path.string());
+  nlohmann::json config = object_of(kConfigName);
+  if (!config.contains("added_tokens_decoder")) config.update(object_of("special_tokens_map.json"));
+  const std::string source = (folder / kConfigName).string();
+  const std::filesystem::path path = folder / "vocab.txt";
+  return word_piece_spec_from_vocabulary(text_of(path), JsonKeys(config, source), path.string());
+}
+
+Tokenizer load_folder(const std::filesystem::path& folder) {
+  const auto has = [&](const char* name) {
+    return std::filesystem::is_regular_file(folder / name);
+  };
+  if (!has(kTokenizerName) && !has("vocab.txt")) {
+    fail(ErrorCode::not_found, "tokenizer: '{}' contains neither tokenizer.json nor vocab.txt",
+         folder.string());
+  }
+  TokenizerSpec spec = has(kTokenizerName) ? spec_of_json(folder) : spec_of_vocabulary(folder);
   const std::string chat = text_or_nothing(folder / "chat_template.jinja");
   if (!chat.empty()) spec.chat_template = chat;  // takes precedence: the newer location
   add_generation_ends(folder, spec);
@@ -178,7 +266,9 @@ Tokenizer load_folder(const std::filesystem::path& folder) {
 // tokenizer is in, or belongs in, tokenizer.json.
 std::optional<std::filesystem::path> gguf_of(const std::filesystem::path& model) {
   if (!std::filesystem::is_directory(model)) return model;
-  if (std::filesystem::is_regular_file(model / kTokenizerName)) return std::nullopt;
+  for (const char* name : {kTokenizerName, "vocab.txt"}) {
+    if (std::filesystem::is_regular_file(model / name)) return std::nullopt;
+  }
   return has_safetensors(model) ? std::nullopt : gguf_model_in(model);
 }
 
@@ -200,7 +290,7 @@ void write_tokenizer_files(const std::filesystem::path& model,
   if (const auto gguf = gguf_of(model)) {
     const TokenizerSpec spec = tokenizer_spec_from_gguf(GgufFile::open(*gguf));
     write_file_atomically(out_folder / kTokenizerName, tokenizer_json_of(spec));
-    write_file_atomically(out_folder / "tokenizer_config.json", tokenizer_config_json_of(spec));
+    write_file_atomically(out_folder / kConfigName, tokenizer_config_json_of(spec));
     return;
   }
   load_folder(model);  // throws if it cannot be read back

@@ -1,10 +1,12 @@
 #include "model/text/tokenizer_json.hpp"
 
-#include <algorithm>
 #include <filesystem>
 
 #include "clora/runtime/files/json.hpp"
+#include "model/text/added_token_json.hpp"
+#include "model/text/post_processor_json.hpp"
 #include "model/text/tokenizer_pipeline.hpp"
+#include "model/text/word_piece/word_piece_json.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -25,12 +27,16 @@ class JsonReader {
   }
 
   TokenizerSpec read(const JsonKeys& config) {
-    check_model();
-    read_tokenizer_pipeline(file_, spec_);
-    read_tokens();
-    read_merges();
-    if (const auto part = file_.find_object("post_processor")) read_post_processor(*part);
-    read_config(config);
+    const std::string type = model_.find_text("type").value_or("BPE");
+    if (type == "BPE") {
+      read_bpe();
+    } else if (type == "WordPiece") {
+      read_word_pieces(config);
+    } else {
+      refuse("model.type '{}' is not supported; it must be BPE or WordPiece", type);
+    }
+    const bool templated = read_frame();
+    read_config(config, templated);
     return std::move(spec_);
   }
 
@@ -52,9 +58,20 @@ class JsonReader {
     return list == nullptr ? empty_list_ : *list;
   }
 
-  void check_model() {
-    const std::string type = model_.find_text("type").value_or("BPE");
-    if (type != "BPE") refuse("model.type '{}' is not supported; it must be BPE", type);
+  void read_bpe() {
+    check_bpe_model();
+    read_tokenizer_pipeline(file_, spec_);
+    read_tokens();
+    read_merges();
+  }
+
+  void read_word_pieces(const JsonKeys& config) {
+    read_word_piece(file_, config, spec_);
+    read_tokens();
+    read_encoder_tokens(config, {}, spec_);
+  }
+
+  void check_bpe_model() {
     for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
       if (!model_.find_text(key).value_or("").empty()) refuse("model.{} is not supported", key);
     }
@@ -70,6 +87,9 @@ class JsonReader {
     const Json& added = list_of(file_, "added_tokens");
     id_limit_ = id_limit(vocab.value().size() + added.size());
     for (const auto& [text, id] : vocab.value().items()) put_token(text, id, TokenType::normal);
+    if (is_word_piece()) {
+      spec_.word_piece.piece_count = static_cast<std::int32_t>(spec_.tokens.size());
+    }
     if (flag(model_, "byte_fallback", false)) find_byte_tokens();
     for (std::size_t i = 0; i < added.size(); ++i) {
       read_added(JsonKeys(added[i], spec_.source, fmt::format("added_tokens[{}]", i)));
@@ -92,10 +112,7 @@ class JsonReader {
     const Json* id = token.find("id");
     const std::int32_t index = put_token(token.text("content"), id == nullptr ? Json() : *id,
                                          special ? TokenType::control : TokenType::user_defined);
-    const AddedTokenRules rules{.normalized = flag(token, "normalized", false),
-                                .single_word = flag(token, "single_word", false),
-                                .lstrip = flag(token, "lstrip", false),
-                                .rstrip = flag(token, "rstrip", false)};
+    const AddedTokenRules rules = added_token_rules(token);
     if (rules != AddedTokenRules{}) spec_.added_rules[index] = rules;
   }
 
@@ -118,11 +135,7 @@ class JsonReader {
   }
 
   std::int32_t id_of(const std::string& text, const char* what) const {
-    const auto found = std::find(spec_.tokens.begin(), spec_.tokens.end(), text);
-    if (found == spec_.tokens.end()) {
-      fail(ErrorCode::invalid_file, "{}: {} '{}' is not a token", spec_.source, what, text);
-    }
-    return static_cast<std::int32_t>(found - spec_.tokens.begin());
+    return required_token(spec_, text, what);
   }
 
   void read_merges() {
@@ -140,48 +153,28 @@ class JsonReader {
     }
   }
 
-  void read_post_processor(const JsonKeys& part) {
-    const std::string type = part.text("type");
-    if (type == "Sequence") {
-      const Json& steps = list_of(part, "processors");
-      for (std::size_t i = 0; i < steps.size(); ++i) {
-        const std::string path = fmt::format("{}[{}]", part.name_of_key("processors"), i);
-        read_post_processor(JsonKeys(steps[i], spec_.source, path));
-      }
-    } else if (type == "TemplateProcessing") {
-      read_template(part);
-    } else if (type != "ByteLevel") {
-      refuse(
-          "{}: the post_processor '{}' is not supported; supported: ByteLevel, TemplateProcessing "
-          "and a Sequence of these",
-          part.name_of_key(""), type);
-    }
+  // Returns whether the file itself says which special tokens a text gets.
+  bool read_frame() {
+    const auto part = file_.find_object("post_processor");
+    if (!part) return is_word_piece();
+    const PostProcessor found = read_post_processor(*part, is_word_piece());
+    const char* what = "the post_processor's token";
+    if (found.before) spec_.bos = id_of(*found.before, what);
+    if (found.after) spec_.sep = id_of(*found.after, what);
+    spec_.add_bos = found.before.has_value();
+    spec_.add_sep = found.after.has_value();
+    return found.defines_frame || is_word_piece();
   }
 
-  // Accepts the text alone, or with a special token before it, which sets bos.
-  void read_template(const JsonKeys& part) {
-    templated_ = true;
-    const Json& single = list_of(part, "single");
-    const auto is = [&](std::size_t i, const char* kind) {
-      return i < single.size() && single[i].is_object() && single[i].contains(kind);
-    };
-    if (single.size() == 1 && is(0, "Sequence")) return;
-    if (single.size() != 2 || !is(0, "SpecialToken") || !is(1, "Sequence")) {
-      refuse(
-          "{}.single must be one special token and the text, or the text alone; {} is not "
-          "supported",
-          part.name_of_key(""), json_excerpt(Json(json_text(single)), 300));
-    }
-    const JsonKeys token(single[0]["SpecialToken"], spec_.source,
-                         part.name_of_key("single[0].SpecialToken"));
-    spec_.bos = id_of(token.text("id"), "the post_processor's token");
-    spec_.add_bos = true;
-  }
+  bool is_word_piece() const { return spec_.algorithm == TokenizerAlgorithm::word_piece; }
 
-  void read_config(const JsonKeys& config) {
-    if (const auto text = token_text(config, "bos_token")) spec_.bos = id_of(*text, "bos_token");
-    if (const auto text = token_text(config, "eos_token")) spec_.eos = id_of(*text, "eos_token");
-    if (!templated_) spec_.add_bos = flag(config, "add_bos_token", false);
+  void read_config(const JsonKeys& config, bool templated) {
+    const auto bos = config_token_text(config, "bos_token");
+    if (bos && !(is_word_piece() && spec_.bos)) spec_.bos = id_of(*bos, "bos_token");
+    if (const auto text = config_token_text(config, "eos_token")) {
+      spec_.eos = id_of(*text, "eos_token");
+    }
+    if (!templated) spec_.add_bos = flag(config, "add_bos_token", false);
     const Json* chat = config.find("chat_template");
     if (chat == nullptr) return;
     if (chat->is_string()) {
@@ -200,19 +193,11 @@ class JsonReader {
     }
   }
 
-  // A token is stored as its text, or as an object with that text.
-  static std::optional<std::string> token_text(const JsonKeys& config, const char* key) {
-    const Json* token = config.find(key);
-    if (token == nullptr || token->is_string()) return config.find_text(key);
-    return config.object(key).text("content");
-  }
-
   const Json empty_list_ = Json::array();
   const JsonKeys& file_;
   JsonKeys model_;
   TokenizerSpec spec_;
   std::size_t id_limit_ = 0;
-  bool templated_ = false;
 };
 
 }  // namespace

@@ -48,7 +48,9 @@ Json added_tokens(const TokenizerSpec& spec) {
 
 Json vocabulary(const TokenizerSpec& spec) {
   Json vocab = Json::object();
-  for (std::size_t id = 0; id < spec.tokens.size(); ++id) vocab.emplace(spec.tokens[id], id);
+  const auto& pieces = spec.word_piece.piece_count;  // absent for other models
+  const std::size_t count = pieces ? static_cast<std::size_t>(*pieces) : spec.tokens.size();
+  for (std::size_t id = 0; id < count; ++id) vocab.emplace(spec.tokens[id], id);
   return vocab;
 }
 
@@ -138,7 +140,44 @@ void write_sentencepiece(const TokenizerSpec& spec, OrderedJson& file) {
   file["decoder"] = {{"type", "Sequence"}, {"decoders", steps}};
 }
 
+void write_word_piece(const TokenizerSpec& spec, OrderedJson& file) {
+  const WordPieceRules& rules = spec.word_piece;
+  file["normalizer"] = {{"type", "BertNormalizer"},
+                        {"clean_text", rules.clean_text},
+                        {"handle_chinese_chars", rules.handle_chinese_chars},
+                        {"strip_accents", rules.strip_accents},
+                        {"lowercase", rules.lowercase}};
+  file["pre_tokenizer"] = {{"type", "BertPreTokenizer"}};
+  file["decoder"] = {{"type", "WordPiece"},
+                     {"prefix", rules.continuing_prefix},
+                     {"cleanup", rules.decoder_cleanup}};
+}
+
+// [CLS] text [SEP] for an encoder, of a pair [CLS] text [SEP] text [SEP].
+Json encoder_post_processor(const TokenizerSpec& spec) {
+  Json single = Json::array(), pair = Json::array(), tokens = Json::object();
+  const auto add_special = [&](bool added, std::optional<std::int32_t> id, int type) {
+    if (!added || !id) return;
+    const std::string& text = text_of(spec, *id);
+    const Json part = {{"SpecialToken", {{"id", text}, {"type_id", type}}}};
+    if (type == 0) single.push_back(part);
+    pair.push_back(part);
+    tokens[text] = {{"id", text}, {"ids", {*id}}, {"tokens", {text}}};
+  };
+  add_special(spec.add_bos, spec.bos, 0);
+  single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
+  pair.push_back(single.back());
+  add_special(spec.add_sep, spec.sep, 0);
+  pair.push_back({{"Sequence", {{"id", "B"}, {"type_id", 1}}}});
+  add_special(spec.add_sep, spec.sep, 1);
+  return {{"type", "TemplateProcessing"},
+          {"single", single},
+          {"pair", pair},
+          {"special_tokens", tokens}};
+}
+
 Json post_processor(const TokenizerSpec& spec) {
+  if (spec.algorithm == TokenizerAlgorithm::word_piece) return encoder_post_processor(spec);
   if (!spec.add_bos || !spec.bos) return nullptr;
   const std::string& bos = text_of(spec, *spec.bos);
   const auto token = [&](int type) {
@@ -153,28 +192,47 @@ Json post_processor(const TokenizerSpec& spec) {
           {"special_tokens", {{bos, {{"id", bos}, {"ids", {*spec.bos}}, {"tokens", {bos}}}}}}};
 }
 
+Json unknown_token(const TokenizerSpec& spec) {
+  return spec.unknown ? Json(text_of(spec, *spec.unknown)) : Json();
+}
+
+Json word_piece_model(const TokenizerSpec& spec) {
+  return {{"type", "WordPiece"},
+          {"unk_token", unknown_token(spec)},
+          {"continuing_subword_prefix", spec.word_piece.continuing_prefix},
+          {"max_input_chars_per_word", spec.word_piece.max_word_chars},
+          {"vocab", vocabulary(spec)}};
+}
+
+Json bpe_model(const TokenizerSpec& spec) {
+  const bool is_byte_level = spec.algorithm == TokenizerAlgorithm::byte_level_bpe;
+  return {{"type", "BPE"},
+          {"dropout", nullptr},
+          {"unk_token", unknown_token(spec)},
+          {"continuing_subword_prefix", nullptr},
+          {"end_of_word_suffix", nullptr},
+          {"fuse_unk", !is_byte_level && spec.fuse_unknown},
+          {"byte_fallback", !is_byte_level},
+          {"ignore_merges", spec.ignore_merges},
+          {"vocab", vocabulary(spec)},
+          {"merges", merges_of(spec)}};
+}
+
 }  // namespace
 
 std::string tokenizer_json_of(const TokenizerSpec& spec) {
-  const bool is_byte_level = spec.algorithm == TokenizerAlgorithm::byte_level_bpe;
   OrderedJson file = {{"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr}};
   file["added_tokens"] = added_tokens(spec);
-  if (is_byte_level) {
+  if (spec.algorithm == TokenizerAlgorithm::byte_level_bpe) {
     write_byte_level(spec, file);
+  } else if (spec.algorithm == TokenizerAlgorithm::word_piece) {
+    write_word_piece(spec, file);
   } else {
     write_sentencepiece(spec, file);
   }
   file["post_processor"] = post_processor(spec);
-  file["model"] = {{"type", "BPE"},
-                   {"dropout", nullptr},
-                   {"unk_token", spec.unknown ? Json(text_of(spec, *spec.unknown)) : Json()},
-                   {"continuing_subword_prefix", nullptr},
-                   {"end_of_word_suffix", nullptr},
-                   {"fuse_unk", !is_byte_level && spec.fuse_unknown},
-                   {"byte_fallback", !is_byte_level},
-                   {"ignore_merges", spec.ignore_merges},
-                   {"vocab", vocabulary(spec)},
-                   {"merges", merges_of(spec)}};
+  file["model"] =
+      spec.algorithm == TokenizerAlgorithm::word_piece ? word_piece_model(spec) : bpe_model(spec);
   return json_text(file, 1);
 }
 
@@ -183,8 +241,18 @@ std::string tokenizer_config_json_of(const TokenizerSpec& spec) {
   config["tokenizer_class"] = "PreTrainedTokenizerFast";
   config["clean_up_tokenization_spaces"] = false;
   config["add_bos_token"] = spec.add_bos;
-  config["bos_token"] = spec.bos ? Json(text_of(spec, *spec.bos)) : Json();
-  config["eos_token"] = spec.eos ? Json(text_of(spec, *spec.eos)) : Json();
+  const auto put = [&](const char* key, std::optional<std::int32_t> id) {
+    config[key] = id ? Json(text_of(spec, *id)) : Json();
+  };
+  put("bos_token", spec.bos);
+  put("eos_token", spec.eos);
+  if (spec.algorithm == TokenizerAlgorithm::word_piece) {
+    put("cls_token", spec.bos);
+    put("sep_token", spec.sep);
+    put("pad_token", spec.pad);
+    put("mask_token", spec.mask);
+    put("unk_token", spec.unknown);
+  }
   if (!spec.chat_template.empty()) config["chat_template"] = spec.chat_template;
   return json_text(config, 2) + "\n";
 }

@@ -1,7 +1,9 @@
 // TokenizerSpec: the complete definition of a tokenizer, as plain values. The loaders
-// (tokenizer.json, GGUF metadata) fill it; Tokenizer checks it and builds its tables from it.
+// (tokenizer.json, vocab.txt, GGUF metadata) fill it; Tokenizer checks it and builds its tables
+// from it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -25,6 +27,7 @@ enum class TokenizerAlgorithm {
   byte_level_bpe,        // GPT-2: text is split by patterns, bytes are merged by rank
   sentencepiece_scores,  // Llama 2: characters are merged, the pair with the best score first
   sentencepiece_merges,  // the same text rules, but with a list of ranked merges
+  word_piece,            // BERT: words are cut into the longest pieces of the vocabulary
 };
 
 enum class SpacePrefix {
@@ -46,6 +49,20 @@ struct AddedTokenRules {
   bool rstrip = false;       // takes the white space after it
 
   bool operator==(const AddedTokenRules&) const = default;
+};
+
+// How a WordPiece tokenizer normalises a text and cuts its words (BERT's rules, in their order).
+struct WordPieceRules {
+  bool clean_text = true;            // control characters are removed, white space becomes a space
+  bool handle_chinese_chars = true;  // each ideograph is a word
+  bool strip_accents = true;         // normal form D without nonspacing marks
+  bool lowercase = true;
+  std::string continuing_prefix = "##";  // marks the pieces that continue a word
+  std::size_t max_word_chars = 100;      // a longer word is unknown
+  bool decoder_cleanup = true;           // decoding puts no space before . ? ! and ,
+  // The tokens below this id are pieces of words, those from it on are only added tokens. Absent:
+  // all tokens are pieces.
+  std::optional<std::int32_t> piece_count;
 };
 
 struct TokenizerSpec {
@@ -72,13 +89,21 @@ struct TokenizerSpec {
   bool split_before_space = false;  // no token joins a space to the text before it
   bool fuse_unknown = true;         // adjacent unknown characters become one unknown token
 
-  std::optional<std::int32_t> bos, eos, unknown;
-  bool add_bos = false;                         // the model expects bos before a text
-  std::vector<std::int32_t> end_of_generation;  // besides eos and the tokens known by name
-  std::string chat_template;                    // Jinja text, empty: none
+  WordPieceRules word_piece;  // only for word_piece; its pieces are spelled as in vocab.txt
+
+  std::optional<std::int32_t> bos, eos, unknown;  // bos of an encoder: [CLS] or <s>
+  std::optional<std::int32_t> sep, pad, mask;     // of an encoder: [SEP] or </s>, ...
+  bool add_bos = false;                           // the model expects bos before a text
+  bool add_sep = false;                           // the model expects sep after a text
+  std::vector<std::int32_t> end_of_generation;    // besides eos and the tokens known by name
+  std::string chat_template;                      // Jinja text, empty: none
 };
 
 // Splits "left right" into its two parts. Throws Error(invalid_file) if there are not two.
 TokenMerge merge_from_text(std::string_view text, std::string_view source);
+
+// Gives bos, sep, pad, mask and unknown the type control: the files of encoders that name their
+// special tokens do not always say so of each.
+void mark_special_tokens(TokenizerSpec& spec);
 
 }  // namespace clora

@@ -3,6 +3,7 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <memory>
 
@@ -32,20 +33,44 @@ bool is_ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return (c & 0x80) == 0; });
 }
 
-// Appends a run of valid UTF-8 in normal form C.
-void append_nfc(std::string_view run, std::string& out) {
+struct NormalForm {
+  const char* name;
+  utf8proc_option_t option;
+};
+constexpr NormalForm kNfc = {"normalize_nfc", UTF8PROC_COMPOSE};
+constexpr NormalForm kNfd = {"normalize_nfd", UTF8PROC_DECOMPOSE};
+
+// Appends a run of valid UTF-8 in the normal form.
+void append_normalized(const NormalForm& form, std::string_view run, std::string& out) {
   if (run.empty()) return;
   utf8proc_uint8_t* mapped = nullptr;
-  const auto size =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(run.data()),
-                   static_cast<utf8proc_ssize_t>(run.size()), &mapped,
-                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  const auto size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(run.data()),
+                                 static_cast<utf8proc_ssize_t>(run.size()), &mapped,
+                                 static_cast<utf8proc_option_t>(UTF8PROC_STABLE | form.option));
   const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(mapped, &std::free);
   if (size < 0) {
-    fail(ErrorCode::invalid_data, "normalize_nfc: {} bytes could not be normalised: {}", run.size(),
+    fail(ErrorCode::invalid_data, "{}: {} bytes could not be normalised: {}", form.name, run.size(),
          utf8proc_errmsg(size));
   }
   out.append(reinterpret_cast<const char*>(mapped), static_cast<std::size_t>(size));
+}
+
+std::string normalized(const NormalForm& form, std::string_view text) {
+  if (is_ascii(text)) return std::string(text);
+  std::string out;
+  out.reserve(text.size());
+  std::size_t run = 0;  // start of the current run of valid characters
+  for (std::size_t i = 0; i < text.size();) {
+    const Utf8Char c = read_utf8(text, i);
+    if (c.code_point < 0) {
+      append_normalized(form, text.substr(run, i - run), out);
+      out += text[i];
+      run = i + 1;
+    }
+    i += c.length;
+  }
+  append_normalized(form, text.substr(run), out);
+  return out;
 }
 
 }  // namespace
@@ -109,22 +134,13 @@ std::string replace_invalid_utf8(std::string_view text) {
   return out;
 }
 
-std::string normalize_nfc(std::string_view text) {
-  if (is_ascii(text)) return std::string(text);
-  std::string out;
-  out.reserve(text.size());
-  std::size_t run = 0;  // start of the current run of valid characters
-  for (std::size_t i = 0; i < text.size();) {
-    const Utf8Char c = read_utf8(text, i);
-    if (c.code_point < 0) {
-      append_nfc(text.substr(run, i - run), out);
-      out += text[i];
-      run = i + 1;
-    }
-    i += c.length;
-  }
-  append_nfc(text.substr(run), out);
-  return out;
+void append_utf8(std::int32_t code_point, std::string& out) {
+  std::array<utf8proc_uint8_t, 4> bytes;
+  const auto size = utf8proc_encode_char(code_point, bytes.data());
+  out.append(reinterpret_cast<const char*>(bytes.data()), static_cast<std::size_t>(size));
 }
+
+std::string normalize_nfc(std::string_view text) { return normalized(kNfc, text); }
+std::string normalize_nfd(std::string_view text) { return normalized(kNfd, text); }
 
 }  // namespace clora

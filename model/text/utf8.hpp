@@ -26,7 +26,11 @@ bool is_word_character(std::int32_t code_point);
 // Returns the text with each byte that is not part of a valid character replaced by U+FFFD.
 std::string replace_invalid_utf8(std::string_view text);
 
-// Returns the text in Unicode's normal form C; bytes that are not valid UTF-8 are unchanged.
+// Appends the character. REQUIRES a code point that is not a surrogate.
+void append_utf8(std::int32_t code_point, std::string& out);
+
+// Return the text in Unicode's normal form C or D; bytes that are not valid UTF-8 are unchanged.
 std::string normalize_nfc(std::string_view text);
+std::string normalize_nfd(std::string_view text);
 
 }  // namespace clora

@@ -1,5 +1,6 @@
 #include "model/text/vocabulary.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 #include "model/text/space_mark.hpp"
@@ -61,6 +62,13 @@ int byte_of_hex_token(std::string_view token) {
   return error == std::errc() && end == token.data() + 5 ? byte : -1;
 }
 
+// The texts before which the WordPiece decoder of tokenizers, with cleanup, removes a space.
+bool joins_left(std::string_view token) {
+  constexpr std::array<std::string_view, 9> kJoining = {".",  "?",  "!",   ",",  "n't",
+                                                        "'m", "'s", "'ve", "'re"};
+  return std::ranges::any_of(kJoining, [&](std::string_view t) { return token.starts_with(t); });
+}
+
 }  // namespace
 
 Vocabulary::Vocabulary(TokenizerSpec& spec)
@@ -79,6 +87,8 @@ Vocabulary::Vocabulary(TokenizerSpec& spec)
   bytes_.resize(tokens_.size());
   if (spec.algorithm == TokenizerAlgorithm::byte_level_bpe) {
     add_byte_level();
+  } else if (spec.algorithm == TokenizerAlgorithm::word_piece) {
+    add_word_pieces(spec.word_piece);
   } else {
     add_sentencepiece();
   }
@@ -93,13 +103,8 @@ void Vocabulary::add_byte_level() {
   }
   for (std::size_t code = 0; code < byte_of.size(); ++code) {
     if (byte_of[code] < 0) continue;
-    std::string symbol;  // below U+0800: one or two bytes
-    if (code < 0x80) {
-      symbol += static_cast<char>(code);
-    } else {
-      symbol += static_cast<char>(0xC0 | (code >> 6));
-      symbol += static_cast<char>(0x80 | (code & 0x3F));
-    }
+    std::string symbol;
+    append_utf8(static_cast<std::int32_t>(code), symbol);
     byte_tokens_[static_cast<std::size_t>(byte_of[code])] = find(symbol);
   }
 }
@@ -113,6 +118,18 @@ void Vocabulary::add_sentencepiece() {
       byte_tokens_[static_cast<std::size_t>(byte)] = id;
     } else {
       bytes = is_special(id) ? text(id) : with_spaces(text(id));
+    }
+  }
+}
+
+// A token that begins a word stands for it with the space before it, special tokens included.
+void Vocabulary::add_word_pieces(const WordPieceRules& rules) {
+  for (std::int32_t id = 0; id < size(); ++id) {
+    std::string& bytes = bytes_[static_cast<std::size_t>(id)];
+    if (text(id).starts_with(rules.continuing_prefix)) {
+      bytes = text(id).substr(rules.continuing_prefix.size());
+    } else {
+      bytes = rules.decoder_cleanup && joins_left(text(id)) ? text(id) : " " + text(id);
     }
   }
 }

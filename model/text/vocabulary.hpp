@@ -41,6 +41,7 @@ class Vocabulary {
  private:
   void add_byte_level();
   void add_sentencepiece();
+  void add_word_pieces(const WordPieceRules& rules);
 
   std::vector<std::string> tokens_, bytes_;
   std::vector<TokenType> types_;

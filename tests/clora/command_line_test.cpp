@@ -164,6 +164,14 @@ TEST_F(CommandLine, TokenizeGivesIdsOfArgumentsAndOfStandardInput) {
   EXPECT_EQ(words.out, "257\n");
 }
 
+TEST_F(CommandLine, TokenizePutsAnEncodersSpecialTokensAroundTheText) {
+  const test::TemporaryFolder encoder;
+  test::write_file(encoder / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\nlow\n##er\n");
+  const ProgramResult ids = run_clora({"tokenize", "--model", encoder.path(), "Lower"});
+  EXPECT_EQ(ids.exit_code, 0) << ids.err;
+  EXPECT_EQ(ids.out, "2,4,5,3\n");
+}
+
 TEST_F(CommandLine, TextOfSpecialTokensIsTextUnlessRequested) {
   const auto count = [](const char* option) {
     return run_clora({"tokenize", "--model", model, "--json", option, "<|im_end|>"})

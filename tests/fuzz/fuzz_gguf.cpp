@@ -106,6 +106,20 @@ std::string with_sentencepiece_tokenizer() {
   return file.bytes();
 }
 
+std::string with_word_pieces() {
+  GgufBytes file = tiny_llama();
+  file.add_text("tokenizer.ggml.model", "bert");
+  file.add_raw(
+      "tokenizer.ggml.tokens", kArray,
+      gguf_texts({"[PAD]", "[UNK]", "[CLS]", "[SEP]", "\xE2\x96\x81t", "h", "\xE2\x96\x81<x>"}));
+  file.add_raw("tokenizer.ggml.token_type", kArray,
+               gguf_numbers<std::int32_t>(kInt, {3, 3, 3, 3, 1, 1, 4}));
+  file.add_integer("tokenizer.ggml.cls_token_id", 2);
+  file.add_integer("tokenizer.ggml.seperator_token_id", 3);
+  add_weights(file, 7);
+  return file.bytes();
+}
+
 std::string with_nested_arrays() {
   std::string nested;
   append_scalar(nested, kArray);
@@ -129,7 +143,8 @@ void read_gguf(std::string_view input) {
 }
 
 std::vector<std::string> gguf_seeds() {
-  return {with_byte_level_tokenizer(), with_sentencepiece_tokenizer(), with_nested_arrays()};
+  return {with_byte_level_tokenizer(), with_sentencepiece_tokenizer(), with_word_pieces(),
+          with_nested_arrays()};
 }
 
 }  // namespace clora::fuzz

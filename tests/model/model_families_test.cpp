@@ -180,7 +180,8 @@ TEST_P(GemmaGguf, HasTheLogitsOfTheSettingsThatReadersAssume) {
 }
 
 TEST(Families, EachHaveAReference) {
-  const std::vector<test::FamilyModel> models = test::family_models();
+  std::vector<test::FamilyModel> models = test::family_models();
+  std::ranges::move(test::encoder_models(), std::back_inserter(models));
   for (const Family* family : families()) {
     const bool found = std::ranges::any_of(models, [&](const test::FamilyModel& model) {
       return model.reference.at("config").at("model_type") == family->name;

@@ -101,7 +101,7 @@ TEST(TokenizerJson, NamesWhatIsSupportedAndTheUnsupportedPart) {
           "supported: NFC, ");
   refuses("/pre_tokenizer", R"({"type": "Whitespace"})",
           "the pre_tokenizer 'Whitespace' is not supported; supported: ByteLevel, ");
-  refuses("/model/type", R"("WordPiece")", "'WordPiece' is not supported; it must be BPE");
+  refuses("/model/type", R"("Unigram")", "'Unigram' is not supported; it must be BPE or WordPiece");
 }
 
 TEST(TokenizerJson, BoundsItsTableByTheNumberOfTokens) {

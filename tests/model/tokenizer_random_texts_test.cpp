@@ -21,6 +21,10 @@ TEST(TokenizerRandomTexts, AreSplitByEveryPreTokeniserAsByHuggingFaces) {
   EXPECT_GE(test::expect_pre_tokenizers(random_texts("pre_tokenizers.json")).size(), 20U);
 }
 
+TEST(TokenizerRandomTexts, HaveTheIdsAndTheTextsOfEncoders) {
+  test::expect_encoders(nlohmann::json::parse(test::read_file(random_texts("word_pieces.json"))));
+}
+
 TEST(TokenizerRandomTexts, HaveTheIdsOfEachTokenizerOfTheTestData) {
   const auto index = nlohmann::json::parse(test::read_file(random_texts("index.json")));
   EXPECT_GE(index.size(), 3u);

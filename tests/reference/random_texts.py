@@ -7,6 +7,7 @@ usage: random_texts.py FOLDER TEST_DATA
 Installs packages from PyPI (6 MB) into FOLDER/packages, unless they are installed, and writes
   FOLDER/added.json             cases of small tokenizers with added tokens (added_tokens.py)
   FOLDER/pre_tokenizers.json    pieces of every pre-tokeniser of GGUF files (pre_tokenizers.py)
+  FOLDER/word_pieces.json       cases of small tokenizers of the BERT family (word_pieces.py)
   FOLDER/index.json             cases of each tokenizer.json in TEST_DATA, by Hugging Face's
                                 tokenizers: [{"tokenizer": PATH, "cases": [...]}, ...]
   FOLDER/chat_templates/        the published chat templates of axolotl and TEST_DATA, by style
@@ -63,6 +64,7 @@ def main():
     import added_tokens  # these import the packages
     import chat_templates
     import pre_tokenizers
+    import word_pieces
 
     paths = sorted(data.rglob("tokenizer.json"))
     if not paths:
@@ -70,6 +72,7 @@ def main():
                  "the folder of models and reference values, to cmake")
     added_tokens.write_rows(folder / "added.json", added_tokens.added_cases(TEXTS, SEED))
     pre_tokenizers.write(folder / "pre_tokenizers.json", TEXTS, SEED)
+    added_tokens.write_rows(folder / "word_pieces.json", word_pieces.vectors(TEXTS, SEED))
     rows = [{"tokenizer": str(path), "cases": added_tokens.random_cases(path, TEXTS, SEED)}
             for path in paths]
     (folder / "index.json").write_text(json.dumps(rows), encoding="utf-8")

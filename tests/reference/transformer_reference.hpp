@@ -17,6 +17,7 @@
 #include "clora/model/transformer/language_model.hpp"
 #include "model/files/dequantise.hpp"
 #include "model/weights/rotary_order.hpp"
+#include "tests/reference/gelu_reference.hpp"
 #include "tests/reference/short_conv_reference.hpp"
 #include "tests/reference/swiglu_reference.hpp"
 
@@ -266,6 +267,13 @@ class ReferenceTransformer {
       gate[i] = (is_silu ? reference::silu(gate[i]) : reference::gelu(gate[i])) * both[1][i];
     }
     return linear(gate, rows, prefix + spec.down.names.hugging_face);
+  }
+
+  Matrix sub_layer(const Matrix& h, std::size_t rows, const std::string& prefix,
+                   const MlpLayerSpec& spec) const {
+    const Matrix up = linear(h, rows, prefix + spec.up.names.hugging_face);
+    const Matrix raised = reference::gelu(Matrix(up.size(), 0), up, spec.form).y;
+    return linear(raised, rows, prefix + spec.down.names.hugging_face);
   }
 
   Matrix sub_layer(const Matrix& h, std::size_t rows, const std::string& prefix,

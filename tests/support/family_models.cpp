@@ -21,9 +21,9 @@ namespace {
 
 using nlohmann::json;
 
-std::filesystem::path references() {
+std::filesystem::path references(std::string_view folder) {
   const char* source = std::getenv("CLORA_SOURCE_DIR");
-  return std::filesystem::path(source == nullptr ? "." : source) / "tests/reference/families";
+  return std::filesystem::path(source == nullptr ? "." : source) / "tests/reference" / folder;
 }
 
 bool has_family(const json& config) {
@@ -132,15 +132,22 @@ void add_stack(GgufBytes& gguf, const std::string& name, const Stack& stack) {
 
 }  // namespace
 
-std::vector<FamilyModel> family_models() {
+namespace {
+
+std::vector<FamilyModel> models_in(std::string_view folder) {
   std::vector<FamilyModel> models;
-  for (const auto& entry : std::filesystem::directory_iterator(references())) {
+  for (const auto& entry : std::filesystem::directory_iterator(references(folder))) {
     FamilyModel model{entry.path().stem().string(), read_json(entry.path())};
     if (has_family(model.reference.at("config"))) models.push_back(std::move(model));
   }
   std::ranges::sort(models, {}, &FamilyModel::name);
   return models;
 }
+
+}  // namespace
+
+std::vector<FamilyModel> family_models() { return models_in("families"); }
+std::vector<FamilyModel> encoder_models() { return models_in("encoders"); }
 
 void write_family_model(const std::filesystem::path& folder, const FamilyModel& model) {
   std::filesystem::create_directories(folder);

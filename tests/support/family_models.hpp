@@ -17,6 +17,10 @@ struct FamilyModel {
 // Those of tests/reference/families whose family this build has, in the order of their names.
 std::vector<FamilyModel> family_models();
 
+// Those of tests/reference/encoders: an encoder has vectors in place of logits
+// (tests/reference/encoders.py).
+std::vector<FamilyModel> encoder_models();
+
 // Writes config.json and model.safetensors.
 void write_family_model(const std::filesystem::path& folder, const FamilyModel& model);
 // Writes a GGUF file as llama.cpp's converter would.

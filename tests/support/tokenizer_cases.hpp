@@ -48,4 +48,30 @@ inline void expect_tokenizers(const std::filesystem::path& path) {
   }
 }
 
+// The same for an encoder, whose cases (tests/reference/word_pieces.py) also have the ids with the
+// special tokens before and after the text, and the text of these ids, without and with them, or
+// null.
+inline void expect_framed_cases(const Tokenizer& tokenizer, const nlohmann::json& cases,
+                                const std::string& name) {
+  expect_cases(tokenizer, cases, name);
+  for (const nlohmann::json& each : cases) {
+    const auto framed = each[3].get<std::vector<std::int32_t>>();
+    EXPECT_EQ(tokenizer.encode(each[0].get<std::string>()), framed) << name << ": " << each[0];
+    if (each[4].is_null()) continue;
+    EXPECT_EQ(tokenizer.decode(framed), each[4].get<std::string>()) << name;
+    EXPECT_EQ(tokenizer.decode(framed, {.keep_special = true}), each[5].get<std::string>()) << name;
+  }
+}
+
+inline void expect_encoders(const nlohmann::json& tokenizers) {
+  for (const nlohmann::json& each : tokenizers) {
+    const std::string name = each.at("name");
+    const TokenizerSpec spec = tokenizer_spec_from_json(each.at("tokenizer").dump());
+    expect_framed_cases(Tokenizer(spec), each.at("cases"), name);
+    const Tokenizer written =
+        tokenizer_from_json(tokenizer_json_of(spec), tokenizer_config_json_of(spec));
+    expect_framed_cases(written, each.at("cases"), name + ", written and read");
+  }
+}
+
 }  // namespace clora::test

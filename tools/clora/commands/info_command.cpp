@@ -85,6 +85,7 @@ Json json_of(const ModelText& text) {
   Json object{{"vocabulary", tokenizer.vocabulary_size()}};
   if (tokenizer.bos()) object["bos"] = *tokenizer.bos();
   if (tokenizer.eos()) object["eos"] = *tokenizer.eos();
+  if (tokenizer.sep()) object["sep"] = *tokenizer.sep();
   object["end_of_generation"] = tokenizer.end_of_generation();
   const ChatTemplate* chat = text.find_chat_template();
   Json kind = nullptr;
@@ -110,8 +111,9 @@ void print(Output& output, const ModelText& text) {
     return;
   }
   const Tokenizer& tokenizer = text.tokenizer();
-  output.result("tokeniser: {} tokens, answers end at {}", tokenizer.vocabulary_size(),
-                fmt::join(tokenizer.end_of_generation(), ","));
+  const std::vector<std::int32_t>& ends = tokenizer.end_of_generation();  // none: an encoder
+  output.result("tokeniser: {} tokens{}{}", tokenizer.vocabulary_size(),
+                ends.empty() ? "" : ", answers end at ", fmt::join(ends, ","));
   const ChatTemplate* chat = text.find_chat_template();
   if (chat == nullptr) {
     output.result("no known chat template ({})", text.chat_template_problem());

@@ -1,0 +1,204 @@
+// clora embed: vectors of texts.
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+
+#include "clora/model/data/line_reader.hpp"
+#include "clora/model/embedding/embedder.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "clora/runtime/files/json.hpp"
+#include "model/embedding/sentence_transformers.hpp"
+#include "runtime/fail.hpp"
+#include "runtime/files/npy.hpp"
+#include "tools/clora/commands/commands.hpp"
+#include "tools/clora/commands/common_options.hpp"
+#include "tools/clora/loaded_model.hpp"
+#include "tools/command_line/local_path.hpp"
+
+namespace clora {
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  clora embed --model all-MiniLM-L6-v2 --data texts.txt --out texts.npy
+  clora embed --model e5-small-v2 --data queries.jsonl --key query --prefix "query: " --json
+Each line of the data is a text; of a .jsonl file it is an object with a text under --key. The .npy
+file has a row of f32 for each text, in order. Pooling, normalisation, the prompt and the length are
+those of the model's sentence-transformers files or GGUF metadata unless options give others; without
+both, the mean of all tokens is normalised. Longer texts are cut, which is reported.)";
+
+constexpr std::size_t kMaxLineBytes = std::size_t{16} << 20U;
+constexpr std::size_t kTextsAtOnce = 1024;
+
+struct Options {
+  CommonOptions common;
+  std::string adapter, data, out, key = "text", prefix, pooling;
+  bool has_prefix = false;
+  std::optional<bool> normalises;
+  std::int64_t max_length = 0;
+};
+
+// How the model's files and the options turn texts into vectors.
+struct Settings {
+  EmbedderOptions embedder;
+  std::string prefix;
+  std::int64_t max_length = 0;
+};
+
+Pooling pooling_of(const std::string& name) {
+  if (name == "mean") return Pooling::mean;
+  return name == "first" ? Pooling::first_token : Pooling::last_token;
+}
+
+Settings settings_of(const Options& options, const ModelConfig& model) {
+  Settings settings;
+  settings.embedder.pooling = model.pooling.value_or(Pooling::mean);
+  if (const auto files = read_sentence_transformers(options.common.model)) {
+    settings.embedder = {files->pooling.value_or(settings.embedder.pooling), files->normalises};
+    settings.max_length = files->max_length;
+    const auto prompt = files->prompts.find(files->default_prompt);
+    if (prompt != files->prompts.end()) settings.prefix = prompt->second;
+  }
+  if (!options.pooling.empty()) settings.embedder.pooling = pooling_of(options.pooling);
+  if (options.normalises) settings.embedder.normalises = *options.normalises;
+  if (options.has_prefix) settings.prefix = options.prefix;
+  if (options.max_length > 0) settings.max_length = options.max_length;
+  return settings;
+}
+
+// The texts of the data file, a few at a time.
+class Texts {
+ public:
+  explicit Texts(const Options& options)
+      : options_(options),
+        lines_(options.data, kMaxLineBytes),
+        is_json_(std::filesystem::path(options.data).extension() == ".jsonl") {}
+
+  // Empty at the end.
+  std::vector<std::string> next() {
+    std::vector<std::string> texts;
+    std::string line;
+    while (texts.size() < kTextsAtOnce && lines_.next(line)) {
+      if (!line.empty() && line.back() == '\r') line.pop_back();
+      texts.push_back(is_json_ ? text_of(line) : line);
+    }
+    return texts;
+  }
+
+ private:
+  std::string text_of(const std::string& line) const {
+    const nlohmann::json value = parse_json(line, options_.data, {}, lines_.number());
+    return JsonObject<nlohmann::json>(value, fmt::format("{}:{}", options_.data, lines_.number()))
+        .text(options_.key);
+  }
+
+  const Options& options_;
+  LineReader lines_;
+  bool is_json_;
+};
+
+// The token ids of texts; reports those that are cut.
+class Encoder {
+ public:
+  Encoder(const Tokenizer& tokenizer, const Settings& settings, std::int64_t limit)
+      : tokenizer_(tokenizer),
+        prefix_(settings.prefix),
+        limit_(settings.max_length > 0 ? std::min(settings.max_length, limit) : limit) {}
+
+  std::vector<std::vector<std::int32_t>> ids(const std::vector<std::string>& texts) {
+    std::vector<std::vector<std::int32_t>> all;
+    for (const std::string& text : texts) {
+      CutText encoded = tokenizer_.encode_at_most(prefix_ + text, static_cast<std::size_t>(limit_));
+      cut_ += encoded.cut > 0 ? 1 : 0;
+      all.push_back(std::move(encoded.ids));
+    }
+    return all;
+  }
+  std::size_t cut() const { return cut_; }
+  std::int64_t limit() const { return limit_; }
+
+ private:
+  const Tokenizer& tokenizer_;
+  std::string prefix_;
+  std::int64_t limit_;
+  std::size_t cut_ = 0;
+};
+
+// A matrix of rows of `width` numbers.
+void write_npy(const std::string& path, const std::vector<float>& values, std::size_t width) {
+  const std::array<std::int64_t, 2> shape{static_cast<std::int64_t>(values.size() / width),
+                                          static_cast<std::int64_t>(width)};
+  const std::string head = npy_head("<f4", shape);
+  const std::array<std::span<const std::byte>, 2> parts{std::as_bytes(std::span(head)),
+                                                        std::as_bytes(std::span(values))};
+  write_file_atomically(path, parts);
+}
+
+void show(Output& output, const std::vector<float>& vectors, std::size_t width) {
+  for (std::size_t at = 0; at < vectors.size(); at += width) {
+    const std::vector<float> row(vectors.begin() + static_cast<std::ptrdiff_t>(at),
+                                 vectors.begin() + static_cast<std::ptrdiff_t>(at + width));
+    output.object({{"embedding", row}});
+  }
+}
+
+int embed(const Options& options) {
+  Output output(options.common.output);
+  Texts texts(options);
+  const ModelText text(options.common.model);
+  (void)text.tokenizer();  // its error comes before the weights are loaded
+  LoadedModel loaded(options.common, output);
+  const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
+  const Settings settings = settings_of(options, loaded.model().config());
+  Embedder embedder(loaded.model(), adapter ? &*adapter : nullptr, settings.embedder);
+  Encoder encoder(text.tokenizer(), settings, embedder.max_length());
+  const auto width = static_cast<std::size_t>(embedder.width());
+  std::vector<float> all;
+  for (auto some = texts.next(); !some.empty(); some = texts.next()) {
+    const std::vector<float> vectors = embedder.embed(encoder.ids(some));
+    show(output, vectors, width);
+    if (!options.out.empty()) all.insert(all.end(), vectors.begin(), vectors.end());
+  }
+  if (encoder.cut() > 0)
+    output.info("{} texts were cut to {} tokens", encoder.cut(), encoder.limit());
+  if (!options.out.empty()) {
+    write_npy(options.out, all, width);
+    output.result("{}: {} vectors of {} numbers", options.out, all.size() / width, width);
+  }
+  loaded.show_inside();
+  return 0;
+}
+
+}  // namespace
+
+void add_embed_command(CLI::App& program, Action& action) {
+  CLI::App* command = program.add_subcommand("embed", "Compute vectors of texts");
+  const auto options = std::make_shared<Options>();
+  add_model_option(*command, options->common);
+  command->add_option("--data", options->data, "Texts: one a line, or JSON lines")->required();
+  command->add_option("--out", options->out, "NumPy file (.npy) to write");
+  command->add_option("--key", options->key, "Key of the text in JSON lines")
+      ->capture_default_str();
+  command->add_option("--adapter", options->adapter, "Folder of an adapter");
+  command->add_option("--prefix", options->prefix, "Text before each text, such as 'query: '");
+  command->add_option("--pooling", options->pooling, "mean, first or last: the tokens of a vector")
+      ->check(CLI::IsMember({"mean", "first", "last"}));
+  command->add_flag_callback(
+      "--normalize", [options] { options->normalises = true; }, "Scale vectors to length 1");
+  command->add_flag_callback(
+      "--no-normalize", [options] { options->normalises = false; }, "Keep the vectors' lengths");
+  command->add_option("--max-length", options->max_length, "Tokens of a text, at most")
+      ->check(CLI::PositiveNumber);
+  add_run_options(*command, options->common);
+  add_output_options(*command, options->common);
+  command->footer(kFooter);
+  command->callback([options, command, &action] {
+    options->has_prefix = command->count("--prefix") > 0;
+    action = [options] { return embed(*options); };
+  });
+}
+
+}  // namespace clora
