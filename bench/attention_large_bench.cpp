@@ -90,7 +90,7 @@ class LastRow {
     const std::vector<double> dy = p_.dy.part((p_.last.size() - 1) * n_.H * n_.E + h * n_.E, n_.E);
     const std::size_t g = h / (n_.H / n_.G);
     double unused = 0;
-    const auto p = test::attention_weights(n_, q_, k_, 0, h, 0, n_.Tk - 1, p_.scale(), unused);
+    const auto p = test::attention_weights(n_, q_, k_, 0, h, 0, n_.Tk - 1, p_.scale(), 0, unused);
     std::vector<double> dp(n_.Tk);
     double mean = 0;
     for (std::size_t i = 0; i < n_.Tk; ++i) {

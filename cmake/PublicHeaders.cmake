@@ -47,6 +47,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/loss/cross_entropy.hpp
   ops/quant/quant.hpp
   ops/quant/weight.hpp
+  ops/recurrent/delta_rule.hpp
   ops/recurrent/short_conv.hpp
   ops/roofline_peaks/roofline_peaks.hpp
   ops/rowwise/add.hpp

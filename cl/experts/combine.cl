@@ -56,13 +56,19 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void combine_backwar
     uint K, uint D) {
   const uint slot = get_group_id(0);
   const int entry = entries[slot];
-  const size_t from = entry < 0 ? 0 : (size_t)(entry / (int)K) * D, to = (size_t)slot * D;
-  const float weight = entry < 0 ? 0.0f : weights[entry];
+  const int is_used = entry >= 0;
+  const uint of = is_used ? entry : 0;
+  const size_t from = (size_t)(of / K) * D, to = (size_t)slot * D;
+  const float weight = weights[of];
   vec sums = 0.0f;
   for (uint d = get_local_id(0); d < D; d += GROUP) {
-    const vec of_row = entry < 0 ? (vec)(0.0f) : LOAD_VEC(Y_TYPE, dy, from + d);
-    if (entry >= 0) sums = fma(of_row, LOAD_VEC(X_TYPE, x, to + d), sums);
-    STORE_VEC(X_TYPE, dx, (long)(to + d), weight * of_row);
+    vec share = 0.0f;
+    if (is_used) {
+      const vec of_row = LOAD_VEC(Y_TYPE, dy, from + d);
+      sums = fma(of_row, LOAD_VEC(X_TYPE, x, to + d), sums);
+      share = weight * of_row;
+    }
+    STORE_VEC(X_TYPE, dx, (long)(to + d), share);
   }
   const float sum = sum_of_lanes(sums);
 #if GROUP > 1
@@ -71,5 +77,5 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void combine_backwar
 #else
   const float total = sum;
 #endif
-  if (get_local_id(0) == 0 && entry >= 0) dweights[entry] = total;
+  if (get_local_id(0) == 0 && is_used) dweights[of] = total;
 }

@@ -36,10 +36,13 @@ float order_of(float logit) { return isnan(logit) ? -INFINITY : logit; }
 int next_expert(__global const float* logits, uint X, int previous) {
   const float before = previous < 0 ? INFINITY : order_of(logits[previous]);
   int best = -1;
+  float best_value = -INFINITY;
   for (int i = 0; i < (int)X; ++i) {
     const float value = order_of(logits[i]);
-    const int comes_after = value < before || (value == before && i > previous);
-    if (comes_after && (best < 0 || value > order_of(logits[best]))) best = i;
+    const int comes_after = (value < before) | ((value == before) & (i > previous));
+    const int is_better = comes_after & ((value > best_value) | (best < 0));
+    best = is_better ? i : best;
+    best_value = is_better ? value : best_value;
   }
   return best;
 }
@@ -124,14 +127,18 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void router_place(
     __global int* entries, __global int* slots, __global int* tile_experts, __global int* begins,
     __global int* active, __global const int* counts, __global const int* ids, uint n, uint X,
     uint S, uint A, uint tile) {
+#if GROUP > 1
   __local uint parts[GROUP];
+#endif
   const uint item = get_local_id(0), expert = get_group_id(0);
   const Begin begin = begin_of(counts, expert, tile);
   const uint count = counts[expert], end = begin.slot + padded(count, tile);
+  uint slot = begin.slot;
+#if GROUP > 1
   parts[item] = entries_of(ids, n, expert);
   barrier(CLK_LOCAL_MEM_FENCE);  // all parts are written
-  uint slot = begin.slot;
   for (uint i = 0; i < item; ++i) slot += parts[i];
+#endif
   for (uint i = run_begin(n), run = run_end(n); i < run; ++i) {
     if (ids[i] != (int)expert) continue;
     slots[i] = slot;

@@ -1,4 +1,4 @@
-// embedding: y[t] = table[ids[t]], zeros if the id is outside of the table.
+// embedding: y[t] = table[ids[t]], zeros if the id is outside of the table. -D SCALED: times factor.
 //
 // Shapes  y [T, D], ids [T], table [V, D]
 // Types   y f32, ids i32, table in any storage type (quant.clh)
@@ -16,12 +16,21 @@
 //! clc: build ROWS=4 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0}
 //!     WEIGHT_PACKED
 //! clc: build ROWS=4 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q6_K} LATER_PART
+//! clc: build ROWS=4 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q8_0} SCALED
 //! clc: budget on gfx90a registers<=96 spills<=6
 #ifndef ROWS
 #error "ROWS: of y, of a work-item of embedding"
 #endif
 
 #include "quant/quant_block32.clh"
+
+#ifdef SCALED
+#define FACTOR_ARGUMENT , float factor
+#define SCALED_VALUE(w) ((w) * factor)
+#else
+#define FACTOR_ARGUMENT
+#define SCALED_VALUE(w) (w)
+#endif
 
 #ifdef LATER_PART
 #define FIRST_ARGUMENT , uint first
@@ -47,7 +56,7 @@ float4 weights_at(__global const uchar* row, uint d) {
 }
 
 __kernel void embedding(__global float* y, __global const int* ids, __global const uchar* table,
-                        uint T, uint D, uint V FIRST_ARGUMENT) {
+                        uint T, uint D, uint V FACTOR_ARGUMENT FIRST_ARGUMENT) {
   const uint d = 4 * get_global_id(0);
   if (d >= D) return;
   for (uint t0 = ROWS * get_global_id(1); t0 < T; t0 += ROWS * get_global_size(1)) {
@@ -61,7 +70,7 @@ __kernel void embedding(__global float* y, __global const int* ids, __global con
         values[r] = id[r] < V ? weights_at(weight_row(table, id[r], D), d) : (float4)(0.0f);
       }
       for (uint r = 0; r < rows; ++r) {
-        if (!KEEPS_ROW(id[r])) *(__global float4*)(out + (size_t)r * D) = values[r];
+        if (!KEEPS_ROW(id[r])) *(__global float4*)(out + (size_t)r * D) = SCALED_VALUE(values[r]);
       }
       continue;
     }
@@ -69,7 +78,7 @@ __kernel void embedding(__global float* y, __global const int* ids, __global con
       if (KEEPS_ROW(id[r])) continue;
       __global const uchar* row = weight_row(table, id[r] < V ? id[r] : 0, D);
       for (uint i = 0; i < min(4u, D - d); ++i) {
-        out[(size_t)r * D + i] = id[r] < V ? weight_at(row, d + i) : 0.0f;
+        out[(size_t)r * D + i] = id[r] < V ? SCALED_VALUE(weight_at(row, d + i)) : 0.0f;
       }
     }
   }
@@ -77,7 +86,7 @@ __kernel void embedding(__global float* y, __global const int* ids, __global con
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void embedding_rows(
     __global float* y, __global const int* ids, __global const uchar* table, uint T, uint D,
-    uint V, uint rows_per_group) {
+    uint V FACTOR_ARGUMENT, uint rows_per_group) {
   const uint begin = get_group_id(0) * rows_per_group;
   const uint end = min(T, begin + rows_per_group);
   for (uint t = begin; t < end; ++t) {
@@ -88,9 +97,9 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void embedding_rows(
     for (; d + 32 <= D && id < V; d += 32) {
       float16 lo, hi;
       weight_block32(row, d, &lo, &hi);
-      vstore16(lo, 0, out + d);
-      vstore16(hi, 1, out + d);
+      vstore16(SCALED_VALUE(lo), 0, out + d);
+      vstore16(SCALED_VALUE(hi), 1, out + d);
     }
-    for (; d < D; ++d) out[d] = id < V ? weight_at(row, d) : 0.0f;
+    for (; d < D; ++d) out[d] = id < V ? SCALED_VALUE(weight_at(row, d)) : 0.0f;
   }
 }

@@ -1,17 +1,20 @@
-// rms_norm, portable: y = x r w, r = 1 / sqrt(mean(x^2) + epsilon) over the last dimension.
+// rms_norm, portable: y = x r w, r = 1 / sqrt(mean(x^2) + epsilon) over the last dimension; with
+// -D ADDEND_TYPE, y = addend + factor x r w.
 // backward: dx = residual + r (g - x r^2 mean(g x)), g = dy w; residual only with -D HAS_RESIDUAL,
 //   and with -D IN_PLACE it is dx itself. With -D ROUNDS it also writes dx_bf16, dx cast to bf16,
 //   and with -D Y_TYPE y.
-// Shapes: x, y, dy, dx, residual, dx_bf16 [rows, width]; w [width]
-// Types: x, y, dy, dx f32, bf16 or f16 each (-D X_TYPE, Y_TYPE, DY_TYPE, DX_TYPE), residual as dx;
+// Shapes: x, y, addend, dy, dx, residual, dx_bf16 [rows, width]; w [width]
+// Types: x, y, addend, dy, dx f32, bf16 or f16 each (-D X_TYPE, Y_TYPE, ...), residual as dx;
 //   w f32; dx_bf16 bf16
 // Work, Local: cl/rowwise/row_vecs.clh
 // Cost: forward reads x and w and writes y, 4 flops per element; backward reads dy, x, w and
 //   residual and writes dx, 11 flops per element, and 2 for y
 // Numerics: float sums over the vectors of an item, then over items; the order is fixed. A row is
 //   written only after its sums are complete, each element by the item that reads it last: y may
-//   alias x, and dx may alias dy or residual, if their types are the same
+//   alias x or addend, and dx may alias dy or residual, if their types are the same
 //! clc: build X_TYPE={f32,bf16} Y_TYPE={f32,bf16} VEC_SIZE=4 GROUP=128 ITEMS=64 VECS_PER_ITEM=4
+//! clc: build X_TYPE={f32,bf16} Y_TYPE=f32 ADDEND_TYPE=f32 VEC_SIZE=4 GROUP=128 ITEMS=64
+//!     VECS_PER_ITEM=4
 //! clc: build X_TYPE=f16 Y_TYPE=f16 VEC_SIZE=8 GROUP=128 ITEMS=64 VECS_PER_ITEM=4
 //! clc: build X_TYPE={f32,bf16} DY_TYPE=f32 DX_TYPE=f32 HAS_RESIDUAL VEC_SIZE=4 GROUP=128
 //!     ITEMS=64 VECS_PER_ITEM=4
@@ -27,6 +30,9 @@ ROW_REDUCTION(row_sum2, float2, JOIN_SUM)
 #ifndef DY_TYPE
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void rms_norm_forward(
     __global STORED(Y_TYPE)* y, __global const STORED(X_TYPE)* x, __global const float* w,
+#ifdef ADDEND_TYPE
+    __global const STORED(ADDEND_TYPE)* addend, float factor,
+#endif
     long rows, int width, float epsilon) {
   __local float scratch[SCRATCH];
   uint turn = 0;
@@ -44,7 +50,13 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void rms_norm_forwar
     const float scale = rsqrt(sum / (float)width + epsilon);
     EACH_VEC(p, i, n) {
       const vec v = VEC_OF(loaded, p, X_TYPE, in, i);
+#ifdef ADDEND_TYPE
+      const vec before = LOAD_VEC(ADDEND_TYPE, addend + row * width, i);
+      STORE_VEC(Y_TYPE, y + row * width, i,
+                fma((vec)(factor), v * scale * LOAD_VEC(f32, w, i), before));
+#else
       STORE_VEC(Y_TYPE, y + row * width, i, v * scale * LOAD_VEC(f32, w, i));
+#endif
     }
   }
 }

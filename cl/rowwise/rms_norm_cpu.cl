@@ -1,14 +1,16 @@
-// rms_norm for CPU devices: y = x r w, r = 1 / sqrt(mean(x^2) + epsilon) over the last dimension.
+// rms_norm for CPU devices: y = x r w, r = 1 / sqrt(mean(x^2) + epsilon) over the last dimension;
+// rms_norm_forward_add: y = addend + factor x r w.
 // backward: dx = residual + r (g - x r^2 mean(g x)), g = dy w; rms_norm_backward_recompute also
 //   writes y.
-// Shapes: x, y, dy, dx, residual [rows, width]; w [width]
+// Shapes: x, y, addend, dy, dx, residual [rows, width]; w [width]
 // Types: f32
 // Work: a work-group of one item owns an even share of the rows; 16 columns at a time
 // Local: none; a row stays in the L1 cache between its two passes
 // Cost: forward reads x and w and writes y, 4 flops per element; backward reads dy, x, w and
 //   residual and writes dx, 11 flops per element, and 2 for y
 // Numerics: float sums in two accumulators of 16 lanes, then a tree; the order is fixed. A row is
-//   written only after its sums are complete: y may alias x, and dx may alias dy or residual
+//   written only after its sums are complete: y may alias x or addend, and dx may alias dy
+//   or residual
 //! clc: build on cpu:
 #include "float16_math.clh"
 #include "group_range.clh"
@@ -45,6 +47,22 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void rms_norm_forward(
       vstore16(vload16(0, in + i) * scale * vload16(0, w + i), 0, out + i);
     }
     for (; i < width; ++i) out[i] = in[i] * scale * w[i];
+  }
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void rms_norm_forward_add(
+    __global float* y, __global const float* x, __global const float* w,
+    __global const float* addend, float factor, long rows, int width, float epsilon) {
+  const long end = group_end(rows);
+  for (long row = group_begin(rows); row < end; ++row) {
+    const long at = row * width;
+    const float scale = row_scale(x + at, width, epsilon) * factor;
+    int i = 0;
+    for (; i + 16 <= width; i += 16) {
+      const float16 scaled = vload16(0, x + at + i) * scale;
+      vstore16(fma(scaled, vload16(0, w + i), vload16(0, addend + at + i)), 0, y + at + i);
+    }
+    for (; i < width; ++i) y[at + i] = fma(x[at + i] * scale, w[i], addend[at + i]);
   }
 }
 

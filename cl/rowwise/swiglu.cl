@@ -1,6 +1,6 @@
 // swiglu, portable: y = silu(gate) up, silu(g) = g s(g), s(g) = 1 / (1 + exp(-g)).
 // backward: dup = dy silu(gate); dgate = dy up silu'(gate), silu'(g) = s (1 + g (1 - s)).
-// -D GELU: gelu in place of silu (cl/rowwise/gate_function.clh).
+// -D GELU, SIGMOID: gelu or the sigmoid in place of silu (cl/rowwise/gate_function.clh).
 // swiglu_forward_saving also writes gate and up as bf16 (saved_gate, saved_up); backward with
 // -D Y_TYPE also writes y.
 // Shapes: all [T, F], taken as one flat range of n elements, a multiple of VEC_SIZE
@@ -15,6 +15,8 @@
 //! clc: build GATE_TYPE=f16 Y_TYPE=f16 VEC_SIZE=8
 //! clc: build GATE_TYPE={f32,bf16} Y_TYPE=f32 VEC_SIZE=4 GELU
 //! clc: build GATE_TYPE=f32 DY_TYPE=f32 DGATE_TYPE=f32 Y_TYPE=f32 VEC_SIZE=4 GELU
+//! clc: build GATE_TYPE={f32,bf16} Y_TYPE=f32 VEC_SIZE=4 SIGMOID
+//! clc: build GATE_TYPE=f32 DY_TYPE=f32 DGATE_TYPE=f32 VEC_SIZE=4 SIGMOID
 //! clc: build GATE_TYPE={f32,bf16} DY_TYPE=f32 DGATE_TYPE={f32,bf16} VEC_SIZE=4
 //! clc: budget on gfx90a registers<=48 spills=0
 
@@ -22,7 +24,7 @@
 #include "rowwise/gate_function.clh"
 
 #ifndef DY_TYPE
-vec swiglu(vec g, vec u) { return g / (1.0f + exp(-GATE_EXPONENT(g))) * u; }
+vec swiglu(vec g, vec u) { return GATE_FACTOR(g) / (1.0f + exp(-GATE_EXPONENT(g))) * u; }
 
 __kernel void swiglu_forward(__global STORED(Y_TYPE)* y, __global const STORED(GATE_TYPE)* gate,
                              __global const STORED(GATE_TYPE)* up, long n) {
@@ -61,10 +63,10 @@ __kernel void swiglu_backward(__global STORED(DGATE_TYPE)* dgate, __global STORE
   const vec g = LOAD_VEC(GATE_TYPE, gate, i);
   const vec u = LOAD_VEC(GATE_TYPE, up, i);
   const vec s = 1.0f / (1.0f + exp(-GATE_EXPONENT(g)));
-  STORE_VEC(DGATE_TYPE, dgate, i, d * u * s * fma(GATE_SLOPE(g), 1.0f - s, (vec)(1.0f)));
-  STORE_VEC(DGATE_TYPE, dup, i, d * g * s);
+  STORE_VEC(DGATE_TYPE, dgate, i, d * u * s * fma(GATE_SLOPE(g), 1.0f - s, (vec)(GATE_CONSTANT)));
+  STORE_VEC(DGATE_TYPE, dup, i, d * GATE_FACTOR(g) * s);
 #ifdef Y_TYPE
-  STORE_VEC(Y_TYPE, y, i, g * s * u);
+  STORE_VEC(Y_TYPE, y, i, GATE_FACTOR(g) * s * u);
 #endif
 }
 #endif

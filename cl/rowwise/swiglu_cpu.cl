@@ -1,6 +1,6 @@
 // swiglu for CPU devices: y = silu(gate) up, silu(g) = g s(g), s(g) = 1 / (1 + exp(-g)).
 // backward: dup = dy silu(gate); dgate = dy up silu'(gate), silu'(g) = s (1 + g (1 - s)).
-// -D GELU: gelu in place of silu (cl/rowwise/gate_function.clh).
+// -D GELU, SIGMOID: gelu or the sigmoid in place of silu (cl/rowwise/gate_function.clh).
 // swiglu_forward_saving also writes gate and up as bf16 (saved_gate, saved_up), which the _saved
 // kernels read instead of gate and up. The _recompute kernels also write y.
 // Shapes: all [T, F], taken as one flat range of n elements
@@ -15,6 +15,7 @@
 //   before it is written: an f32 output may alias any f32 input
 //! clc: build on cpu:
 //! clc: build on cpu: GELU
+//! clc: build on cpu: SIGMOID
 #include "bf16_values16.clh"
 #include "group_range.clh"
 #include "rowwise/swiglu16.clh"
@@ -86,9 +87,9 @@ INLINED void backward_block(__global float* dgate, __global float* dup, __global
   const float16 u = load16(up, is_bf16, at, count);
   const float16 d = load16(dy, false, at, count);
   const float16 s = gate_sigmoid16(g);
-  store16(d * u * s * fma(GATE_SLOPE(g), 1.0f - s, (float16)(1.0f)), dgate, at, count);
-  store16(d * g * s, dup, at, count);
-  if (y) store16(g * s * u, y, at, count);
+  store16(d * u * s * fma(GATE_SLOPE(g), 1.0f - s, (float16)(GATE_CONSTANT)), dgate, at, count);
+  store16(d * GATE_FACTOR(g) * s, dup, at, count);
+  if (y) store16(GATE_FACTOR(g) * s * u, y, at, count);
 }
 
 // Writes y unless it is null.

@@ -30,6 +30,11 @@ void add_tensors(std::vector<TensorSpec>& tensors, const ShortConvLayerSpec& lay
   tensors.emplace_back(&layer.out);
 }
 
+void add_tensors(std::vector<TensorSpec>& tensors, const DeltaNetLayerSpec& layer) {
+  tensors.insert(tensors.end(), {&layer.qkv, &layer.z, &layer.b, &layer.a, &layer.taps, &layer.rate,
+                                 &layer.dt_bias, &layer.norm, &layer.out});
+}
+
 void add_tensors(std::vector<TensorSpec>& tensors, const MlpLayerSpec& layer) {
   tensors.insert(tensors.end(), {&layer.up, &layer.down});
 }

@@ -33,6 +33,17 @@ struct TensorNames {
   bool operator==(const TensorNames&) const = default;
 };
 
+// Value heads, of `size` elements each, among the rows of a weight from `first` on, or in its
+// columns. Hugging Face's files store head number r of key head k at k * per_key_head + r, GGUF
+// files at r * key_heads + k.
+struct ValueHeads {
+  std::int64_t first = 0;
+  std::int64_t key_heads = 1, per_key_head = 1;
+  std::int64_t size = 1;
+  bool in_columns = false;
+  bool operator==(const ValueHeads&) const = default;
+};
+
 // A linear layer y = x w^T + bias, to which an adapter may attach.
 struct LinearSpec {
   TensorNames names;
@@ -42,6 +53,7 @@ struct LinearSpec {
   // The head dim, if the outputs are heads that rope rotates: then the rows of w may be stored in
   // another order (ModelConfig::rope_layout). 0: not rotated.
   std::int64_t rotated_head_dim = 0;
+  std::optional<ValueHeads> value_heads = {};
   StackPlace stack = {};   // of w in a GGUF file
   bool is_router = false;  // of experts: an adapter attaches to it only where it is named
   bool operator==(const LinearSpec&) const = default;
@@ -65,6 +77,8 @@ struct ParameterSpec {
   // 0: a vector [width]. Else the taps of a convolution, the last one of the current row: [width,
   // 1, taps] in Hugging Face's files, [width, taps] in GGUF files.
   std::int64_t taps = 0;
+  bool negative_exp = false;  // Hugging Face's files store x, GGUF files -exp(x)
+  std::optional<ValueHeads> value_heads = {};
   bool operator==(const ParameterSpec&) const = default;
 };
 
@@ -116,10 +130,13 @@ struct RopeSpec {
 // whole document in both directions.
 struct AttentionLayerSpec {
   bool is_causal = true;
-  std::int64_t heads = 0;              // H
-  std::int64_t kv_heads = 0;           // G, divides H
-  std::int64_t head_dim = 0;           // E
-  LinearSpec q, k, v;                  // [H E, D], [G E, D], [G E, D]
+  std::int64_t heads = 0;     // H
+  std::int64_t kv_heads = 0;  // G, divides H
+  std::int64_t head_dim = 0;  // E
+  LinearSpec q, k, v;         // [H E, D], [G E, D], [G E, D]
+  // q is [2 H E, D], of each head its query and its gate:
+  //   f(h) = o(attention(...) * sigmoid(gate(h)))
+  bool output_gate = false;
   std::optional<LinearSpec> qkv = {};  // [(H + 2 G) E, D]: one layer in place of these three
   LinearSpec o;                        // [D, H E]
   std::optional<NormSpec> q_norm = {}, k_norm = {};  // of each head
@@ -147,6 +164,21 @@ struct ShortConvLayerSpec {
   std::optional<ParameterSpec> bias = {};  // [D], of the convolution
   LinearSpec out;                          // [D, D]
   bool operator==(const ShortConvLayerSpec&) const = default;
+};
+
+// Gated DeltaNet (Yang et al., 2024): a state for each value head instead of keys and values,
+//   q, k, v = silu(conv(qkv(h)));  beta = sigmoid(b(h));  g = rate * softplus(a(h) + dt_bias)
+//   f(h) = out(norm(delta_rule(q, k, v, g, beta)) * silu(z(h)))    (ops/recurrent/delta_rule.hpp)
+struct DeltaNetLayerSpec {
+  std::int64_t key_heads = 0, value_heads = 0;  // the former divides the latter
+  std::int64_t key_dim = 0, value_dim = 0;      // of a head
+  LinearSpec qkv, z, b, a;  // outputs: queries, keys and values; values; value heads; value heads
+  ParameterSpec taps;       // of qkv's outputs
+  ParameterSpec rate;       // [value heads], negative
+  ParameterSpec dt_bias;    // [value heads]
+  NormSpec norm;            // of each value head
+  LinearSpec out;
+  bool operator==(const DeltaNetLayerSpec&) const = default;
 };
 
 // f(h) = down(gelu(up(h)))
@@ -179,7 +211,7 @@ struct SubLayerSpec {
   double multiplier = 1;
   std::optional<NormSpec> sum_norm = {};  // of the sum of both
   std::variant<AttentionLayerSpec, FeedForwardLayerSpec, ExpertsLayerSpec, ShortConvLayerSpec,
-               MlpLayerSpec>
+               MlpLayerSpec, DeltaNetLayerSpec>
       f;
   bool operator==(const SubLayerSpec&) const = default;
 };

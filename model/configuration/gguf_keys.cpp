@@ -105,6 +105,22 @@ std::optional<std::vector<std::int64_t>> GgufKeys::find_integers(std::string_vie
   return list;
 }
 
+std::optional<std::vector<bool>> GgufKeys::find_flags(std::string_view key,
+                                                      std::int64_t layers) const {
+  read_.emplace(key);
+  const GgufValue* value = file_.find_value(name(key));
+  if (value == nullptr) return std::nullopt;
+  std::vector<bool> flags;
+  for (const GgufValue& element : value->values().value_or(std::vector<GgufValue>())) {
+    if (const auto flag = element.boolean()) flags.push_back(*flag);
+  }
+  if (std::ssize(flags) != layers) {
+    fail(ErrorCode::invalid_file, "{}: {} must be a list of {} flags, one of each layer, got {}",
+         path(), name(key), layers, value->summary());
+  }
+  return flags;
+}
+
 std::int64_t GgufKeys::integer(std::string_view key) const {
   const auto value = find_integer(key);
   if (!value) fail(ErrorCode::invalid_file, "{}: the key {} is missing", path(), name(key));

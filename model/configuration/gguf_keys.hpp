@@ -34,6 +34,7 @@ class GgufKeys {
   // A list with an element for each of `layers` layers. Errors: invalid_file for anything else.
   std::optional<std::vector<std::int64_t>> find_integers(std::string_view key,
                                                          std::int64_t layers) const;
+  std::optional<std::vector<bool>> find_flags(std::string_view key, std::int64_t layers) const;
   // Errors: also invalid_file if the key is absent.
   std::int64_t integer(std::string_view key) const;
   double number(std::string_view key) const;

@@ -60,17 +60,20 @@ const RopeType& rope_type_of(const JsonKeys& keys) {
        keys.source(), name, fmt::join(names, ", "));
 }
 
-// Every other key of the dictionary (mrope_section, ...) belongs to another rope type, or would
-// change this one.
+// Every other key of the dictionary belongs to another rope type, or would change this one. The
+// sections of mrope divide the pairs between three positions, which are equal in a text.
 void refuse_other_rope_keys(const JsonKeys& keys, const RopeType& type, double partial) {
   constexpr std::array<std::string_view, 5> kAlways{"type", "rope_type", "rope_theta", "finetuned",
                                                     "original_max_position_embeddings"};
   for (const auto& [key, value] : keys.value().items()) {
     const bool is_one = value.is_number() && value.get<double>() == 1;
+    const bool is_of_mrope = (key == "mrope_section" && value.is_array()) ||
+                             (key == "mrope_interleaved" && value.is_boolean());
     const bool may_be_one = key == "attention_factor" || key == "factor";
     if (key == "partial_rotary_factor" && value.is_number() && value.get<double>() == partial)
       continue;
-    if (value.is_null() || std::ranges::find(kAlways, key) != kAlways.end()) continue;
+    if (value.is_null() || is_of_mrope || std::ranges::find(kAlways, key) != kAlways.end())
+      continue;
     if (std::ranges::find(type.keys, key) != type.keys.end() || (may_be_one && is_one)) continue;
     fail(ErrorCode::unsupported, "{}: {} = {} is not supported with the rope type '{}'",
          keys.source(), keys.name_of_key(key), json_excerpt(value), type.name);

@@ -98,10 +98,14 @@ void check_rope(const RopeSpec& rope, std::string_view file) {
 // The widths that ops/recurrent/short_conv.hpp has.
 void check_taps(const SubLayerSpec& layer, std::string_view file) {
   constexpr std::int64_t kMin = 2, kMax = 8;
-  const auto* conv = std::get_if<ShortConvLayerSpec>(&layer.f);
-  if (conv == nullptr || (conv->taps.taps >= kMin && conv->taps.taps <= kMax)) return;
+  std::int64_t taps = kMin;
+  if (const auto* conv = std::get_if<ShortConvLayerSpec>(&layer.f)) taps = conv->taps.taps;
+  if (const auto* delta_net = std::get_if<DeltaNetLayerSpec>(&layer.f)) {
+    taps = delta_net->taps.taps;
+  }
+  if (taps >= kMin && taps <= kMax) return;
   fail(ErrorCode::unsupported, "{}: a convolution with {} taps is not supported; from {} to {} are",
-       file, conv->taps.taps, kMin, kMax);
+       file, taps, kMin, kMax);
 }
 
 }  // namespace

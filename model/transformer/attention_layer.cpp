@@ -3,7 +3,9 @@
 #include <array>
 #include <cmath>
 
+#include "clora/ops/rowwise/columns.hpp"
 #include "clora/ops/rowwise/rms_norm.hpp"
+#include "clora/ops/rowwise/swiglu.hpp"
 
 namespace clora {
 
@@ -12,8 +14,8 @@ AttentionLayer::AttentionLayer(Recording& recording, const AttentionWeights& wei
       weights_(weights),
       spec_(weights.spec),
       qkv_linears_(recording, weights.qkv,
-                   {spec_.heads * spec_.head_dim, spec_.kv_heads * spec_.head_dim,
-                    spec_.kv_heads * spec_.head_dim}),
+                   {(spec_.output_gate ? 2 : 1) * spec_.heads * spec_.head_dim,
+                    spec_.kv_heads * spec_.head_dim, spec_.kv_heads * spec_.head_dim}),
       o_linear_(recording.adapted(weights.o)) {}
 
 std::vector<Shape> AttentionLayer::cache_shapes(const AttentionLayerSpec& spec,
@@ -114,29 +116,70 @@ void AttentionLayer::attend() {
   record_attention(batch, y_, {}, inputs(keys, values));
 }
 
+// Takes the queries, and the gates if there are any, of q's layer.
+void AttentionLayer::split_gate(const Tensor& q) {
+  if (!spec_.output_gate) {
+    q_before_norm_ = heads(q, spec_.heads);
+    return;
+  }
+  const std::int64_t E = spec_.head_dim, each_head = recording_.rows() * spec_.heads;
+  const auto take = [&](std::int64_t begin, std::string_view name) {
+    const Tensor part = recording_.activation({each_head, E}, name);
+    record_take_columns(recording_.batch(), part, q.reshape({each_head, 2 * E}), begin);
+    return heads(part, spec_.heads);
+  };
+  q_before_norm_ = take(0, "queries");
+  gate_ = take(E, "attention gate");
+}
+
+// The reverse, for their gradients.
+Tensor AttentionLayer::join_gate(const Tensor& dq, const Tensor& dgate) {
+  if (!spec_.output_gate) return dq;
+  const std::int64_t E = spec_.head_dim, each_head = recording_.rows() * spec_.heads;
+  const Tensor joined = recording_.activation({each_head, 2 * E}, "d queries and gates");
+  record_put_columns(recording_.batch(), joined, 0, dq.reshape({each_head, E}));
+  record_put_columns(recording_.batch(), joined, E, dgate.reshape({each_head, E}));
+  return joined;
+}
+
+void AttentionLayer::gate_output() {
+  gated_ = y_;
+  if (!spec_.output_gate) return;
+  gated_ = recording_.like(y_, "gated attention");
+  record_swiglu(recording_.batch(), flat(gated_), flat(gate_), flat(y_), {}, GateFunction::sigmoid);
+}
+
 void AttentionLayer::record_forward(const Tensor& y, const Tensor& h, const Tensor& residual) {
   const std::vector<Tensor> qkv = qkv_linears_.record_forward(h);
-  q_before_norm_ = heads(qkv[0], spec_.heads);
+  split_gate(qkv[0]);
   k_before_norm_ = heads(qkv[1], spec_.kv_heads);
   v_ = heads(qkv[2], spec_.kv_heads);
   q_ = head_norm(q_before_norm_, weights_.q_norm, "q normed");
   k_ = head_norm(k_before_norm_, weights_.k_norm, "k normed");
   rotate(q_, k_, RopeDirection::forward);
   attend();
-  record_linear(recording_, o_linear_, y, flat(y_), residual);
+  gate_output();
+  record_linear(recording_, o_linear_, y, flat(gated_), residual);
 }
 
 std::vector<PendingGradient> AttentionLayer::record_backward(const Tensor& dh, const Tensor& dy) {
   const Tensor dattention = recording_.like(y_, "d attention");
   const auto pending =
       record_linears_dx(recording_, flat(dattention), std::array{LinearGradient{&o_linear_, dy}});
-  record_linears_da(recording_, flat(y_), pending);
+  record_linears_da(recording_, flat(gated_), pending);
+  Tensor dgate;
+  if (spec_.output_gate) {
+    dgate = recording_.like(gate_, "d attention gate");
+    record_swiglu_backward(recording_.batch(), flat(dgate), flat(dattention), flat(dattention),
+                           flat(gate_), flat(y_), {}, GateFunction::sigmoid);
+  }
   const AttentionGradients d{recording_.like(q_, "dq"), recording_.like(k_, "dk"),
                              recording_.like(v_, "dv")};
   attention_backward(d, dattention);
   head_norm_backward(d.dq, q_before_norm_, weights_.q_norm);
   head_norm_backward(d.dk, k_before_norm_, weights_.k_norm);
-  return qkv_linears_.record_backward(dh, std::array{flat(d.dq), flat(d.dk), flat(d.dv)});
+  const Tensor dq = join_gate(d.dq, dgate);
+  return qkv_linears_.record_backward(dh, std::array{flat(dq), flat(d.dk), flat(d.dv)});
 }
 
 }  // namespace clora

@@ -1,7 +1,8 @@
 // AttentionLayer: causal attention in a recorded pass, over the pass's own rows or over a KV cache.
 //
 //   q, k, v = linears(h); q and k normalised per head if the model does so; q and k rotated
-//   f(h) = o(attention(q, k, v))
+//   f(h) = o(attention(q, k, v)), or o(attention(q, k, v) * sigmoid(gate)) with q's layer giving
+//   the gate as well
 //
 // With a cache, the rows' keys and values are appended to it at their positions and read from it.
 #pragma once
@@ -36,6 +37,9 @@ class AttentionLayer final : public SubLayer {
   void attention_backward(const AttentionGradients& d, const Tensor& dy);
   AttentionInputs inputs(const Tensor& k, const Tensor& v);
   void attend();
+  void split_gate(const Tensor& q);
+  void gate_output();
+  Tensor join_gate(const Tensor& dq, const Tensor& dgate);
 
   Recording& recording_;
   const AttentionWeights& weights_;
@@ -46,6 +50,7 @@ class AttentionLayer final : public SubLayer {
   Tensor q_before_norm_, k_before_norm_;  // [T, H, E], [T, G, E]
   Tensor q_, k_, v_;                      // as attention reads them
   Tensor y_;                              // [T, H, E]: attention's output
+  Tensor gate_, gated_;                   // [T, H, E]: that of the output, and the output with it
   Tensor log_sum_exp_;                    // [T, H], without a cache
 };
 

@@ -45,6 +45,7 @@ const char* refusal_of(Recording& recording, const BlockWeights& block) {
   }
   const auto& attention = std::get<AttentionWeights>(block[0].f);
   const auto& feed_forward = std::get<FeedForwardWeights>(block[1].f);
+  if (attention.spec.output_gate) return "attention's output has a gate";
   if (attention.spec.soft_cap != 0) return "scores are soft-capped";
   if (attention.spec.rope && attention.spec.rope->temperature) {
     return "queries are multiplied by their position";

@@ -6,7 +6,7 @@
 #include "clora/ops/quant/quant.hpp"
 #include "model/files/dequantise.hpp"
 #include "model/transformer/rope_table.hpp"
-#include "model/weights/rotary_order.hpp"
+#include "model/weights/stored_order.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -119,7 +119,7 @@ class Loader {
     std::vector<std::byte> ordered;
     std::vector<float> values =
         to_float(view.type, in_order(view, ordered), static_cast<std::size_t>(elements));
-    for (float& value : values) value = (value + view.offset) * scale;
+    for (float& value : values) value = model_value(view, value) * scale;
     Tensor tensor = context_.upload<float>({elements}, DType::f32, values, MemoryTag::weights);
     count(tensor.bytes(), view.bytes.size());
     return tensor;
@@ -130,7 +130,8 @@ class Loader {
     const WeightView view =
         files_.get(prefix_ + spec.names.hugging_face, {spec.width, 1, spec.taps});
     const auto C = static_cast<std::size_t>(spec.width), W = static_cast<std::size_t>(spec.taps);
-    const std::vector<float> stored = to_float(view.type, view.bytes, C * W);
+    std::vector<std::byte> ordered;
+    const std::vector<float> stored = to_float(view.type, in_order(view, ordered), C * W);
     std::vector<float> values(stored.size());
     for (std::size_t c = 0; c < C; ++c) {
       for (std::size_t lag = 0; lag < W; ++lag) values[lag * C + c] = stored[c * W + W - 1 - lag];
@@ -253,6 +254,16 @@ class Loader {
             .bias = spec.bias ? parameter(*spec.bias) : Tensor(),
             .cache_index = caches_++};
   }
+  DeltaNetWeights load(const DeltaNetLayerSpec& spec) {
+    return {.spec = spec,
+            .in = linears({}, {&spec.qkv, &spec.z, &spec.b, &spec.a}),
+            .taps = taps(spec.taps),
+            .rate = parameter(spec.rate),
+            .dt_bias = parameter(spec.dt_bias),
+            .norm = norm(spec.norm).w,
+            .out = linear(spec.out),
+            .cache_index = caches_++};
+  }
   StackedLinears stacked_linears(const std::vector<LinearSpec>& experts) {
     StackedLinears linears{.paths = {}, .w = stack(experts)};
     for (const LinearSpec& spec : experts) {
@@ -290,7 +301,7 @@ class Loader {
     context_.transfers().stream(
         tensor, row_bytes, [&](std::span<std::byte> chunk, std::size_t offset_bytes) {
           const auto row = static_cast<std::int64_t>(offset_bytes / row_bytes);
-          copy_in_half_split_order(chunk, view, rows.begin + row);
+          copy_in_hugging_face_order(chunk, view, rows.begin + row);
         });
     return tensor;
   }
@@ -308,7 +319,7 @@ class Loader {
               view.bytes.subspan(row * row_bytes, chunk.size() / packed_bytes * row_bytes);
           if (reorders) {
             ordered.resize(rows.size());
-            copy_in_half_split_order(ordered, view, static_cast<std::int64_t>(row));
+            copy_in_hugging_face_order(ordered, view, static_cast<std::int64_t>(row));
             rows = ordered;
           }
           pack_panels(chunk, rows, view.shape[1], view.type, tensor.type());
@@ -323,7 +334,7 @@ class Loader {
   std::span<const std::byte> in_order(const WeightView& view,
                                       std::vector<std::byte>& ordered) const {
     if (!needs_reordering(view)) return view.bytes;
-    ordered = in_half_split_order(view);
+    ordered = in_hugging_face_order(view);
     return ordered;
   }
   void count(std::size_t on_device, std::size_t stored) {
@@ -439,6 +450,7 @@ Linears linears_in(const AttentionWeights& f) { return all_of(f.qkv, f.o); }
 Linears linears_in(const FeedForwardWeights& f) { return all_of(f.gate_up, f.down); }
 Linears linears_in(const ExpertsWeights& f) { return {&f.router}; }
 Linears linears_in(const ShortConvWeights& f) { return {&f.in, &f.out}; }
+Linears linears_in(const DeltaNetWeights& f) { return all_of(f.in, f.out); }
 Linears linears_in(const MlpWeights& f) { return {&f.up, &f.down}; }
 
 const LinearLayer* find_linear(const SubLayerWeights& layer, std::string_view path) {

@@ -38,6 +38,16 @@ struct ShortConvWeights {
   std::size_t cache_index = 0;
 };
 
+struct DeltaNetWeights {
+  DeltaNetLayerSpec spec;
+  std::vector<LinearLayer> in;  // qkv, z, b and a
+  Tensor taps;                  // as in ShortConv
+  Tensor rate, dt_bias;         // [value heads]
+  Tensor norm;                  // [value dim]
+  LinearLayer out;
+  std::size_t cache_index = 0;
+};
+
 // The matrices of one role of all experts, one after the other: [experts N, K].
 struct StackedLinears {
   std::vector<std::string> paths;  // of each expert, as adapters name them
@@ -64,7 +74,8 @@ struct NormWeights {
 struct SubLayerWeights {
   NormWeights norm, post_norm, sum_norm;
   float multiplier = 1;
-  std::variant<AttentionWeights, FeedForwardWeights, ExpertsWeights, ShortConvWeights, MlpWeights>
+  std::variant<AttentionWeights, FeedForwardWeights, ExpertsWeights, ShortConvWeights, MlpWeights,
+               DeltaNetWeights>
       f;
 };
 

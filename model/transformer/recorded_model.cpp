@@ -16,9 +16,8 @@ RecordedModel::RecordedModel(Recording& recording, const ModelInputs& inputs)
   const LanguageModel& model = recording.model();
   Batch& batch = recording.batch();
   const Tensor x = rows_of_stream(recording.rows(), "embeddings");
-  record_embedding(batch, x, inputs.ids, model.embeddings());
-  const auto scale = static_cast<float>(model.config().embedding_scale);
-  if (scale != 1) record_add(batch, x, {}, x, scale);
+  record_embedding(batch, x, inputs.ids, model.embeddings(),
+                   static_cast<float>(model.config().embedding_scale));
   add_positions(x);
   const bool fused = inputs.fused_blocks && inputs.fused_blocks(x);
   selected_rows_ = fused ? x : record_blocks(x);
@@ -84,9 +83,13 @@ void RecordedModel::record_layer(ResidualLayer& layer, const Tensor& y, const Te
   if (plain) return layer.f->record_forward(y, h, layer.x);
   layer.output = recording_.activation(layer.x.shape(), "sub-layer");
   layer.f->record_forward(layer.output, h, {});
-  const Tensor normed = weights.post_norm.empty()
-                            ? layer.output
-                            : recording_.norm(layer.output, weights.post_norm, "post norm");
+  const NormWeights& norm = weights.post_norm;
+  if (!norm.empty() && norm.bias.empty()) {  // an RMS norm adds in its own launch
+    return record_rms_norm(recording_.batch(), y, layer.output, norm.w, recording_.epsilon(),
+                           {layer.x, weights.multiplier});
+  }
+  const Tensor normed =
+      norm.empty() ? layer.output : recording_.norm(layer.output, norm, "post norm");
   record_add(recording_.batch(), y, layer.x, normed, weights.multiplier);
 }
 

@@ -1,6 +1,7 @@
 #include "model/transformer/sub_layer.hpp"
 
 #include "model/transformer/attention_layer.hpp"
+#include "model/transformer/delta_net_layer.hpp"
 #include "model/transformer/experts_layer.hpp"
 #include "model/transformer/feed_forward_layer.hpp"
 #include "model/transformer/mlp_layer.hpp"
@@ -25,6 +26,10 @@ std::unique_ptr<SubLayer> make(Recording& recording, const MlpWeights& weights) 
   return std::make_unique<MlpLayer>(recording, weights);
 }
 
+std::unique_ptr<SubLayer> make(Recording& recording, const DeltaNetWeights& weights) {
+  return std::make_unique<DeltaNetLayer>(recording, weights);
+}
+
 // Of layers that keep nothing.
 template <class Spec>
 std::vector<Shape> shapes(const Spec&, std::int64_t) {
@@ -35,6 +40,9 @@ std::vector<Shape> shapes(const AttentionLayerSpec& spec, std::int64_t positions
 }
 std::vector<Shape> shapes(const ShortConvLayerSpec& spec, std::int64_t) {
   return ShortConvLayer::cache_shapes(spec);
+}
+std::vector<Shape> shapes(const DeltaNetLayerSpec& spec, std::int64_t) {
+  return DeltaNetLayer::cache_shapes(spec);
 }
 
 }  // namespace

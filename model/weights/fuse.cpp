@@ -11,7 +11,7 @@
 #include "clora/runtime/files/file.hpp"
 #include "clora/runtime/files/json.hpp"
 #include "model/files/dequantise.hpp"
-#include "model/weights/rotary_order.hpp"
+#include "model/weights/stored_order.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/files/disk_space.hpp"
 #include "runtime/make_folder.hpp"
@@ -31,9 +31,9 @@ void require_finite(std::span<const float> values, std::string_view name) {
 std::vector<float> fused_values(const WeightView& view, const Adapter& adapter) {
   const auto elements = static_cast<std::size_t>(view.shape.elements());
   std::vector<float> values = needs_reordering(view)
-                                  ? to_float(view.type, in_half_split_order(view), elements)
+                                  ? to_float(view.type, in_hugging_face_order(view), elements)
                                   : to_float(view.type, view.bytes, elements);
-  for (float& value : values) value = value + view.offset - view.hugging_face_offset;
+  for (float& value : values) value = hugging_face_value(view, value);
   std::string_view path = view.name;
   if (path.ends_with(kWeight)) path.remove_suffix(kWeight.size());
   if (adapter.find(path) != nullptr) merge_into(values, read_lora(adapter, path));

@@ -11,6 +11,7 @@
 #include "model/files/generation_config.hpp"
 #include "model/files/gguf_split.hpp"
 #include "model/files/model_folder.hpp"
+#include "model/weights/multimodal_text.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -84,7 +85,11 @@ WeightSources open_hugging_face(const fs::path& folder) {
   sources.config_file = folder / kConfigName;
   if (!is_there(sources.config_file))
     fail(ErrorCode::not_found, "{}: has weights but no config.json", folder.string());
-  sources.config = from_hugging_face(read_json(sources.config_file), sources.config_file.string());
+  const std::string file = sources.config_file.string();
+  const json config = read_json(sources.config_file);
+  const std::optional<json> text = text_config_of(config, file);
+  sources.is_multimodal = text.has_value();
+  sources.config = from_hugging_face(text ? *text : config, file);
   sources.config.name = fs::canonical(folder).filename().string();
   add_generation_ids(folder, sources.config);
   if (is_there(folder / kSafetensorsName))
@@ -216,8 +221,13 @@ StoredWeights list_weights(const WeightSources& sources, const std::vector<Weigh
     for (const SafetensorsFile::Entry& entry : file.entries()) {
       if (entry.name.ends_with(".rotary_emb.inv_freq")) continue;  // old files; of config.json
       StoredWeight weight = stored_weight(entry, file);
+      if (sources.is_multimodal) {
+        const std::optional<std::string> name = text_tensor_name(entry.name);
+        if (!name) continue;
+        weight.view.name = *name;
+      }
       const std::string& prefix = sources.config.optional_prefix;
-      if (entry.name.starts_with(prefix)) weight.view.name = entry.name.substr(prefix.size());
+      if (weight.view.name.starts_with(prefix)) weight.view.name.erase(0, prefix.size());
       add(weights, std::move(weight));
     }
   }

@@ -28,12 +28,14 @@ struct WeightSources {
   std::filesystem::path config_file;
   std::optional<GgufFile> gguf;
   std::vector<SafetensorsFile> safetensors;
+  bool is_multimodal = false;  // model/weights/multimodal_text.hpp
 };
 
 // Errors: those of WeightFiles::open that precede the checks of tensors.
 WeightSources open_weight_sources(const std::filesystem::path& path);
 
-// Returns all tensors of the files except those that are not weights (rotary tables); those of a
+// Returns all tensors of the files except those that are not weights (rotary tables) or not of the
+// text model of a multimodal one; those of a
 // GGUF file under the names that `needs` gives them, or else their own. Errors: invalid_file if two
 // tensors have the same name.
 StoredWeights list_weights(const WeightSources& sources, const std::vector<WeightNeed>& needs);

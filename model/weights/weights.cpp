@@ -1,6 +1,7 @@
 #include "clora/model/weights/weights.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "model/weights/weight_sources.hpp"
@@ -39,9 +40,12 @@ class Needs {
     const Shape shape =
         parameter.taps == 0 ? Shape{parameter.width} : Shape{parameter.width, 1, parameter.taps};
     add(parameter.names, "", shape, 0);
+    needs_.back().negative_exp = parameter.negative_exp;
+    needs_.back().value_heads = parameter.value_heads;
   }
   void add(const LinearSpec& linear) {
     add(linear.names, ".weight", {linear.outputs, linear.inputs}, linear.rotated_head_dim);
+    needs_.back().value_heads = linear.value_heads;
     needs_.back().stack = linear.stack;
     if (linear.has_bias) add(linear.names, ".bias", {linear.outputs}, linear.rotated_head_dim);
   }
@@ -91,6 +95,28 @@ void restore_dimension(StoredWeights& weights, const WeightNeed& need) {
   if (shape == Shape{need.shape[0], need.shape[2]}) shape = need.shape;
 }
 
+// How the values of the view are stored in the file of a model that needs them.
+void describe_storage(WeightView& view, const WeightNeed& need, const ModelConfig& config,
+                      bool is_gguf) {
+  if (config.rope_layout == RopeLayout::interleaved) {
+    view.interleaved_head_dim = need.rotated_head_dim;
+  }
+  view.hugging_face_offset = need.plus_one ? 1.0F : 0.0F;
+  view.offset = is_gguf ? 0 : view.hugging_face_offset;
+  view.hugging_face_negative_exp = need.negative_exp;
+  view.negative_exp = need.negative_exp && !is_gguf;
+  if (!is_gguf || !need.value_heads || need.value_heads->per_key_head == 1) return;
+  view.value_heads = need.value_heads;
+  const auto block = std::int64_t{facts_of(view.type).block_elements};
+  if (need.value_heads->in_columns && need.value_heads->size % block != 0)
+    fail(
+        ErrorCode::unsupported,
+        "{}: the columns of tensor {} are value heads of {} elements in another order than Hugging "
+        "Face's; {} has blocks of {}, which cannot be reordered; use a file that stores this "
+        "tensor as F32, F16, BF16 or Q8_0",
+        view.file.string(), view.stored_name, need.value_heads->size, name_of(view.type), block);
+}
+
 void check_weight(const StoredWeights& weights, const WeightNeed& need,
                   const std::filesystem::path& source) {
   const auto at = weights.find(need.name);
@@ -123,6 +149,15 @@ struct WeightFiles::Store {
   std::vector<WeightNeed> needs;
   StoredWeights weights;  // exactly those of `needs`
 };
+
+float model_value(const WeightView& view, float stored) {
+  return view.negative_exp ? -std::exp(stored) : stored + view.offset;
+}
+
+float hugging_face_value(const WeightView& view, float stored) {
+  if (view.hugging_face_negative_exp != view.negative_exp) return std::log(-stored);
+  return stored + view.offset - view.hugging_face_offset;
+}
 
 std::vector<WeightNeed> weight_needs(const ModelConfig& config) {
   const std::int64_t D = config.hidden_size;
@@ -161,11 +196,7 @@ WeightFiles WeightFiles::open(const std::filesystem::path& path) {
     if (store->sources.gguf) restore_dimension(stored, need);
     check_weight(stored, need, path);
     WeightView& view = store->weights.insert(stored.extract(need.name)).position->second.view;
-    if (config.rope_layout == RopeLayout::interleaved) {
-      view.interleaved_head_dim = need.rotated_head_dim;
-    }
-    view.hugging_face_offset = need.plus_one ? 1.0F : 0.0F;
-    view.offset = store->sources.gguf ? 0 : view.hugging_face_offset;
+    describe_storage(view, need, config, store->sources.gguf.has_value());
   }
   std::erase_if(stored, [&](const auto& each) { return is_unused(config, each.first); });
   // An additional tensor (a bias, a scale, an expert) would change the result.

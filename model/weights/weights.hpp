@@ -33,15 +33,23 @@ struct WeightView {
   DType type = DType::f32;
   Shape shape;  // [out, in] for a linear layer
   // The head dim, if the rows are heads with adjacent rotary pairs
-  // (model/weights/rotary_order.hpp).
+  // (model/weights/stored_order.hpp).
   std::int64_t interleaved_head_dim = 0;
+  std::optional<ValueHeads> value_heads = {};  // if they are in a GGUF file's order
   // What is added to the stored values, and what would be if the file were Hugging Face's.
   float offset = 0;
   float hugging_face_offset = 0;
+  // The same for values of which the model has -exp(x).
+  bool negative_exp = false;
+  bool hugging_face_negative_exp = false;
   std::span<const std::byte> bytes;
   std::filesystem::path file;
   std::shared_ptr<const void> mapping;  // keeps `bytes` alive
 };
+
+// The model's value of a stored one, and that of a Hugging Face file.
+float model_value(const WeightView& view, float stored);
+float hugging_face_value(const WeightView& view, float stored);
 
 // A tensor that a model requires.
 struct WeightNeed {
@@ -50,7 +58,9 @@ struct WeightNeed {
   Shape shape;
   std::int64_t rotated_head_dim = 0;  // as in LinearSpec
   bool plus_one = false;              // as in NormSpec
-  StackPlace stack = {};              // as in LinearSpec
+  bool negative_exp = false;          // as in ParameterSpec
+  std::optional<ValueHeads> value_heads = {};
+  StackPlace stack = {};  // as in LinearSpec
 };
 
 // Returns the tensors of a model with this configuration, in the order of computation; a tied head

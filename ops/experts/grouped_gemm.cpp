@@ -25,6 +25,8 @@ const char* cpu_refusal(const Context&, const GroupedProduct& p) {
 }
 
 constexpr GroupedImplementation kImplementations[] = {
+    {"matrix", kGroupedMatrix, needs_any_matrix_unit, grouped_matrix_refusal, grouped_matrix_passed,
+     record_grouped_matrix},
     {"cpu", kGroupedCpu, needs_cpu, cpu_refusal, grouped_cpu_passed, record_grouped_cpu},
     {"portable", kGroupedPortable, needs_nothing, refuses_nothing, needs_no_test,
      record_grouped_portable},

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "clora/ops/experts/grouped_gemm.hpp"
+#include "ops/dispatch/matrix_unit_defines.hpp"
+#include "ops/gemm/gemm_matrix_tiles.hpp"
 
 namespace clora {
 
@@ -15,6 +17,7 @@ struct GroupedProduct {
   float scale = 1;
   bool backward = false;
   bool accumulates = false;
+  bool is_low_rank_alone = false;  // y += scale s u; for the portable kernel
 
   const Tensor& w() const { return matrices.w.whole(); }
   std::int64_t columns() const { return y.shape()[1]; }  // N
@@ -28,9 +31,19 @@ struct GroupedProduct {
 inline constexpr std::string_view kGroupedPortable = "grouped_gemm.cl";
 inline constexpr std::string_view kGroupedCpu = "grouped_gemm_cpu.cl";
 
+inline constexpr std::string_view kGroupedMatrix = "grouped_gemm_matrix.cl";
+
 void record_grouped_portable(Batch& batch, const GroupedProduct& p);
 // REQUIRES: is_f32().
 void record_grouped_cpu(Batch& batch, const GroupedProduct& p);
 bool grouped_cpu_passed(Context& context, const GroupedProduct& p);
+
+// REQUIRES: no refusal. The low-rank term is a launch of the portable kernel.
+void record_grouped_matrix(Batch& batch, const GroupedProduct& p);
+// The same with any tile whose rows divide those of the plan's tiles.
+void record_grouped_matrix_with(Batch& batch, const GroupedProduct& p, MatrixUnitChoice unit,
+                                const GemmMatrixTile& tile);
+const char* grouped_matrix_refusal(const Context& context, const GroupedProduct& p);
+bool grouped_matrix_passed(Context& context, const GroupedProduct& p);
 
 }  // namespace clora

@@ -12,14 +12,22 @@
 namespace clora {
 namespace {
 
-// The widest tile that fits the device and whose rows divide those of the plan's tiles. The last
-// one has the rows of the smallest tile of a plan.
-constexpr std::array<GemmTile, 4> kTiles{
-    {{128, 128, 8, 8, 8}, {64, 64, 8, 8, 8}, {32, 64, 16, 4, 4}, {16, 64, 16, 4, 4}}};
+// The first tile that fits the device, whose rows divide those of the plan's tiles, and which is
+// narrow if y is: the ranks of an adapter.
+constexpr std::int64_t kNarrow = 32;
+constexpr std::array<GemmTile, 7> kTiles{{{128, 128, 8, 8, 8},
+                                          {64, 64, 8, 8, 8},
+                                          {32, 64, 16, 4, 4},
+                                          {16, 64, 16, 4, 4},
+                                          {64, 32, 16, 8, 4},
+                                          {32, 32, 8, 4, 4},
+                                          {16, 32, 16, 4, 4}}};
 
-const GemmTile& tile_of(const Device& device, const ExpertPlan& plan) {
+const GemmTile& tile_of(const Device& device, const GroupedProduct& p) {
+  const bool is_narrow = p.columns() <= kNarrow;
   const auto suits = [&](const GemmTile& tile) {
-    return plan.tile % tile.rows == 0 && tile.fits(device);
+    return p.plan.tile % tile.rows == 0 && (tile.columns <= kNarrow) == is_narrow &&
+           tile.fits(device);
   };
   const auto at = std::ranges::find_if(kTiles, suits);
   return at == kTiles.end() ? kTiles.back() : *at;
@@ -60,7 +68,7 @@ Defines defines_of(const GroupedProduct& p, const GemmTile& tile, const Device& 
 
 void record_grouped_portable(Batch& batch, const GroupedProduct& p) {
   const Device& device = batch.context().device();
-  const GemmTile& tile = tile_of(device, p.plan);
+  const GemmTile& tile = tile_of(device, p);
   const std::size_t row_tiles = static_cast<std::size_t>(p.plan.slot_count()) / tile.rows;
   Launch launch{
       batch.context().kernel(kGroupedPortable, "grouped_gemm", defines_of(p, tile, device)),
@@ -72,8 +80,8 @@ void record_grouped_portable(Batch& batch, const GroupedProduct& p) {
   batch.launch(std::move(launch), p.y, p.x, p.w(), or_else(p.matrices.offsets, p.x),
                or_else(term.s, p.x), or_else(term.u, p.x), or_else(term.offsets, p.x),
                p.plan.entries, p.plan.tile_experts, u32(p.plan.tile / tile.rows),
-               u32(p.plan.slot_count()), u32(p.columns()), u32(p.k()), u32(p.rank()),
-               u32(p.plan.experts_of_row()), p.scale, term.scale);
+               u32(p.plan.slot_count()), u32(p.columns()), p.is_low_rank_alone ? 0U : u32(p.k()),
+               u32(p.rank()), u32(p.plan.experts_of_row()), p.scale, term.scale);
 }
 
 }  // namespace clora

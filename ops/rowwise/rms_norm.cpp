@@ -1,5 +1,6 @@
 #include "clora/ops/rowwise/rms_norm.hpp"
 
+#include <cmath>
 #include <initializer_list>
 
 #include "ops/activations.hpp"
@@ -20,6 +21,12 @@ void test_forward(SelfTest& test) {
   record_rms_norm(test.batch(), test.output({5, 53}), test.input({5, 53}), test.input({53}), 1e-5F);
 }
 
+void test_forward_add(SelfTest& test) {
+  const Tensor addend = test.input({5, 53});
+  record_rms_norm(test.batch(), test.output({5, 53}), test.input({5, 53}), test.input({53}), 1e-5F,
+                  {addend, 0.75F});
+}
+
 void test_backward(SelfTest& test, bool recompute) {
   const Tensor y = recompute ? test.output({5, 53}) : Tensor();
   record_rms_norm_backward(test.batch(), test.output({5, 53}), test.input({5, 53}),
@@ -27,11 +34,31 @@ void test_backward(SelfTest& test, bool recompute) {
                            {.y = y});
 }
 
-SelfTestRecord ptx_forward_test(std::int64_t width, DType x, DType y) {
+SelfTestRecord ptx_forward_test(std::int64_t width, DType x, DType y,
+                                const std::optional<DType>& addend) {
   return [=](SelfTest& test) {
-    record_rms_norm(test.batch(), test.output({kPtxTestRows, width}, y),
-                    test.input({kPtxTestRows, width}, 1, x), test.input({width}), 1e-5F);
+    const Shape shape{kPtxTestRows, width};
+    const Tensor x0 = addend ? test.input(shape, 1, *addend) : Tensor();
+    record_rms_norm(test.batch(), test.output(shape, y), test.input(shape, 1, x),
+                    test.input({width}), 1e-5F, {x0, addend ? 0.75F : 1.0F});
   };
+}
+
+void require_addend(const RmsNormAddend& addend, const Tensor& y, const Tensor& x) {
+  require(std::isfinite(addend.factor) && (addend.factor == 1 || !addend.x0.empty()),
+          "rms_norm: the factor must be finite, and 1 without an addend, got {}", addend.factor);
+  if (addend.x0.empty()) return;
+  require_any_activation("rms_norm", "x0", addend.x0, x.shape());
+  require_apart_or_alike("rms_norm", "y", y, addend.x0);
+}
+
+VariantKernel forward_kernel(DType x, DType y, const std::optional<DType>& addend) {
+  VariantKernel kernel = kernel_of("rms_norm", "rms_norm_forward", {{"X_TYPE", x}, {"Y_TYPE", y}});
+  if (!addend) return kernel;
+  kernel.types.push_back({"ADDEND_TYPE", *addend});
+  const bool f32 = !kernel.cpu_function.empty() && *addend == DType::f32;
+  kernel.cpu_function = f32 ? "rms_norm_forward_add" : "";
+  return kernel;
 }
 
 // Optional results and inputs select separate programs of one kernel.
@@ -102,10 +129,12 @@ VariantKernel backward_kernel(const RmsNormBackwardTypes& types, bool adds, bool
 
 }  // namespace
 
-Cost rms_norm_cost(const Shape& x, DType x_type, DType y_type) {
+Cost rms_norm_cost(const Shape& x, DType x_type, DType y_type,
+                   const std::optional<DType>& addend_type) {
   const auto n = static_cast<double>(x.elements());
-  return {4 * n,
-          (element_bytes(x_type) + element_bytes(y_type)) * n + 4 * static_cast<double>(x.last())};
+  const double added = addend_type ? element_bytes(*addend_type) : 0;
+  return {(addend_type ? 6 : 4) * n, (element_bytes(x_type) + element_bytes(y_type) + added) * n +
+                                         4 * static_cast<double>(x.last())};
 }
 
 Cost rms_norm_backward_cost(const Shape& x, bool has_residual, const RmsNormBackwardTypes& types) {
@@ -117,20 +146,26 @@ Cost rms_norm_backward_cost(const Shape& x, bool has_residual, const RmsNormBack
               4 * static_cast<double>(x.last())};
 }
 
-void record_rms_norm(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& w,
-                     float epsilon) {
+void record_rms_norm(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& w, float epsilon,
+                     const RmsNormAddend& addend) {
   require_inputs(x, w);
   require_any_activation("rms_norm", "y", y, x.shape());
   require_apart_or_alike("rms_norm", "y", y, x);
+  require_addend(addend, y, x);
+  const bool adds = !addend.x0.empty();
+  const auto added = adds ? std::optional(addend.x0.type()) : std::nullopt;
   const std::int64_t rows = x.shape().rows();
   const auto width = static_cast<std::int32_t>(x.shape().last());
-  const VariantKernel kernel =
-      kernel_of("rms_norm", "rms_norm_forward", {{"X_TYPE", x.type()}, {"Y_TYPE", y.type()}});
-  Launch launch = rows_launch(batch.context(), kernel, rows, width, test_forward,
-                              ptx_forward_test(width, x.type(), y.type()));
-  launch.cost = rms_norm_cost(x.shape(), x.type(), y.type());
+  const VariantKernel kernel = forward_kernel(x.type(), y.type(), added);
+  Launch launch =
+      rows_launch(batch.context(), kernel, rows, width, adds ? test_forward_add : test_forward,
+                  ptx_forward_test(width, x.type(), y.type(), added));
+  launch.cost = rms_norm_cost(x.shape(), x.type(), y.type(), added);
   launch.label = "rms_norm/forward";
-  batch.launch(std::move(launch), y, x, w, rows, width, epsilon);
+  std::vector<Argument> arguments{y, x, w};
+  if (adds) arguments.insert(arguments.end(), {addend.x0, addend.factor});
+  arguments.insert(arguments.end(), {rows, width, epsilon});
+  batch.record(std::move(launch), std::move(arguments));
 }
 
 void record_rms_norm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& x,

@@ -10,9 +10,16 @@
 
 namespace clora {
 
-// Overwrites y [T, D]; y may be x if their types are equal.
-void record_rms_norm(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& w,
-                     float epsilon);
+// What the result is added to, as residual stream: y = x0 + factor * rms_norm(x).
+struct RmsNormAddend {
+  Tensor x0 = {};  // [T, D]; empty: none
+  float factor = 1;
+};
+
+// Overwrites y [T, D]; y may be x, or the addend, if their types are equal. REQUIRES: a factor of 1
+// without an addend.
+void record_rms_norm(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& w, float epsilon,
+                     const RmsNormAddend& addend = {});
 
 // Optional outputs of the backward, each empty or overwritten; they must not alias other tensors.
 struct RmsNormAlso {
@@ -26,7 +33,8 @@ void record_rms_norm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, 
                               const Tensor& w, const Tensor& residual, float epsilon,
                               const RmsNormAlso& also = {});
 
-Cost rms_norm_cost(const Shape& x, DType x_type = DType::f32, DType y_type = DType::f32);
+Cost rms_norm_cost(const Shape& x, DType x_type = DType::f32, DType y_type = DType::f32,
+                   const std::optional<DType>& addend_type = {});
 
 struct RmsNormBackwardTypes {
   DType x = DType::f32, dy = DType::f32, dx = DType::f32;

@@ -28,7 +28,15 @@ void test_backward(SelfTest& test, DType type, bool recompute, GateFunction func
 }
 
 std::string_view formula_of(GateFunction function) {
-  return function == GateFunction::gelu ? "GELU" : "";
+  switch (function) {
+    case GateFunction::gelu:
+      return "GELU";
+    case GateFunction::sigmoid:
+      return "SIGMOID";
+    case GateFunction::silu:
+      break;
+  }
+  return "";
 }
 
 // The function in swiglu_cpu.cl; empty unless y is f32 and gate f32 or bf16.

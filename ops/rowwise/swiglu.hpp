@@ -1,5 +1,6 @@
 // swiglu (Shazeer, 2020): y = silu(gate) * up, silu(g) = g / (1 + exp(-g)); or, as geglu, with gelu
 // in place of silu, in the tanh form of Hendrycks and Gimpel (2016):
+// or as the gate of attention's output, with the sigmoid 1 / (1 + exp(-g));
 //   gelu(g) = g / 2 * (1 + tanh(sqrt(2 / pi) (g + 0.044715 g^3)))
 #pragma once
 
@@ -9,7 +10,7 @@
 
 namespace clora {
 
-enum class GateFunction { silu, gelu };
+enum class GateFunction { silu, gelu, sigmoid };
 
 // bf16 copies of gate and up, half the memory, for a later backward.
 struct SwigluSaved {

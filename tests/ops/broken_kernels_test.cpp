@@ -119,6 +119,12 @@ std::vector<Family> families() {
        [](SelfTest& t) {
          record_rms_norm(t.batch(), t.output({9, 40}), t.input({9, 40}), t.input({40}), 1e-5F);
        }},
+      {"rms_norm_forward_add", range,
+       [](SelfTest& t) {
+         const Tensor x0 = t.input({9, 40});
+         record_rms_norm(t.batch(), t.output({9, 40}), t.input({9, 40}), t.input({40}), 1e-5F,
+                         {x0, 0.5F});
+       }},
       {"rms_norm_backward", range,
        [](SelfTest& t) {
          record_rms_norm_backward(t.batch(), t.output({9, 40}), t.input({9, 40}), t.input({9, 40}),
@@ -204,6 +210,12 @@ std::vector<Family> families() {
        [](SelfTest& t) {
          record_embedding(t.batch(), t.output({5, 64}), t.input({5}, kIds),
                           t.weights({7, 64}, DType::q8_0));
+       }},
+      {"embedding_rows q8_0 scaled",
+       {"embedding.cl", "vstore16(SCALED_VALUE(hi)", "vstore16((hi)"},
+       [](SelfTest& t) {
+         record_embedding(t.batch(), t.output({5, 64}), t.input({5}, kIds),
+                          t.weights({7, 64}, DType::q8_0), 3);
        }},
       {"dequantise_rows q4_1",
        {"quant.cl"},

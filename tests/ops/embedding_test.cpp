@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <limits>
+
 #include "tests/reference/quant_reference.hpp"
 #include "tests/support/op_test.hpp"
 
@@ -24,15 +26,16 @@ std::vector<double> embedding_reference(const test::WeightMatrix& table,
 class Embedding : public test::OpTest {
  protected:
   void expect_rows(const test::WeightMatrix& table, std::span<const std::int32_t> ids,
-                   Layout layout = Layout::plain) {
+                   Layout layout = Layout::plain, float factor = 1) {
     const auto tokens = static_cast<std::int64_t>(ids.size());
     test::Output y(context(), {tokens, table.columns});
     run([&](Batch& batch) {
       record_embedding(batch, y.tensor(), test::upload(context(), {tokens}, ids),
-                       table.upload(context(), layout));
+                       table.upload(context(), layout), factor);
     });
-    test::expect_close(y.values(), embedding_reference(table, ids), 2e-7,
-                       std::string(name_of(table.type)));
+    std::vector<double> want = embedding_reference(table, ids);
+    for (double& value : want) value *= double{factor};
+    test::expect_close(y.values(), want, 2e-7, std::string(name_of(table.type)));
   }
 };
 INSTANTIATE_TEST_SUITE_P(Variants, Embedding, test::all_variants(), test::variant_name);
@@ -50,6 +53,17 @@ TEST_P(Embedding, TakesRowsOfPackedTables) {
   const std::vector<std::int32_t> ids{3, 0, 31, 16, 15, -1, 32, 17};
   for (const DType type : {DType::q4_0, DType::q4_1, DType::q8_0}) {
     expect_rows(test::random_weights(type, 32, 192, 1), ids, Layout::packed);
+  }
+}
+
+TEST_P(Embedding, MultipliesRowsByAFactor) {
+  const std::vector<std::int32_t> ids{3, 0, -1, 6, 6, 1, 7};
+  for (const DType type : {DType::f32, DType::bf16, DType::q8_0, DType::q6_k}) {
+    expect_rows(test::random_weights(type, 7, 512, 1), ids, Layout::plain, 22.627F);
+  }
+  expect_rows(test::random_weights(DType::q4_1, 32, 192, 1), ids, Layout::packed, 0.3F);
+  for (const std::int64_t width : {1, 31, 33, 64}) {
+    expect_rows(test::random_weights(DType::f32, 7, width, 1), ids, Layout::plain, -1.5F);
   }
 }
 
@@ -89,6 +103,11 @@ TEST_P(Embedding, RefusesTensorsThatDoNotFit) {
   EXPECT_THAT(error(y, floats, table), HasSubstr("ids must be i32 [3]"));
   EXPECT_THAT(error(y, Tensor(), table), HasSubstr("ids must be i32 [T]"));
   EXPECT_THAT(error(y, ids, ids), HasSubstr("table must be a matrix"));
+  EXPECT_THAT(test::error_of([&] {
+                Batch batch(context());
+                record_embedding(batch, y, ids, table, std::numeric_limits<float>::infinity());
+              }),
+              HasSubstr("the factor must be finite"));
 }
 
 }  // namespace

@@ -104,6 +104,7 @@ std::span<const double> row_of(const std::vector<double>& x, std::size_t row, st
 TEST_P(GroupedGemm, MultipliesEachSlotWithItsExpertAndItsAdapter) {
   constexpr std::int64_t kRank = 5;
   for (const auto& [size, n, k] : kSizes) {
+    if (!test::affords(size.rows * size.used * n * k)) continue;
     for (const DType type : types_for(size)) {
       const Routing routing = route(size);
       const HostPlan plan(context(), routing.plan);
@@ -153,6 +154,7 @@ TEST_P(GroupedGemm, MultipliesEachSlotWithItsExpertAndItsAdapter) {
 TEST_P(GroupedGemm, BackwardMultipliesWithTheTransposedAndAccumulates) {
   constexpr std::int64_t kRank = 9;
   for (const auto& [size, n, k] : kSizes) {
+    if (!test::affords(size.rows * size.used * n * k)) continue;
     for (const DType type : types_for(size)) {
       const Routing routing = route(size);
       const HostPlan plan(context(), routing.plan);
@@ -201,6 +203,7 @@ TEST_P(GroupedGemm, BackwardMultipliesWithTheTransposedAndAccumulates) {
 // As adapters' shrinks: the matrices are in a flat buffer.
 TEST_P(GroupedGemm, MultipliesWithMatricesAtOffsetsOfABuffer) {
   for (const auto& [size, n, k] : kSizes) {
+    if (!test::affords(size.rows * size.used * n * k)) continue;
     const Routing routing = route(size);
     const HostPlan plan(context(), routing.plan);
     const std::int64_t slots = routing.plan.slot_count();
@@ -229,6 +232,7 @@ TEST_P(GroupedGemm, MultipliesWithMatricesAtOffsetsOfABuffer) {
 TEST_P(GroupedGemm, AddsTheGradientsOfTheAdapterOfEachExpert) {
   for (const std::int64_t rank : {1, 8, 11}) {
     for (const auto& [size, n, k] : kSizes) {
+      if (!test::affords(size.rows * size.used * n * k)) continue;
       const Routing routing = route(size);
       const HostPlan plan(context(), routing.plan);
       const std::int64_t slots = routing.plan.slot_count();
@@ -266,6 +270,7 @@ TEST_P(GroupedGemm, AddsTheGradientsOfTheAdapterOfEachExpert) {
 TEST_P(GroupedGemm, ReadsWeightsOfEveryType) {
   constexpr RoutingSize kSize{37, 4, 2};
   constexpr std::int64_t kWidth = 256;
+  CLORA_SKIP_UNLESS_AFFORDED(kSize.rows * kSize.used * kWidth * kWidth);
   const Routing routing = route(kSize);
   const std::int64_t slots = routing.plan.slot_count();
   const auto x = test::random_values(at(kSize.rows * kWidth), 5);

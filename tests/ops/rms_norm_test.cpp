@@ -44,6 +44,42 @@ TEST_P(RmsNorm, ForwardNormsInPlaceAndTheLastOfThreeDimensions) {
   expect_forward_in_place_over_the_last_of_three_dimensions();
 }
 
+// The sum of the addend and of 0.75 times the norm.
+std::vector<double> added_of(const Case& c) {
+  std::vector<double> sums = forward_of(c);
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = double{c.residual[i]} + 0.75 * sums[i];
+  return sums;
+}
+
+TEST_P(RmsNorm, ForwardAddsItsResultToAnotherTensor) {
+  for (const Case& c : test::norm_cases()) {
+    const Output y(context(), c.shape), in_place(context(), c.shape);
+    run([&](Batch& b) {
+      const Tensor x = up(c.shape, c.x), x0 = up(c.shape, c.residual), w = up_w(c);
+      record_rms_norm(b, y.tensor(), x, w, c.epsilon, {x0, 0.75F});
+      b.copy(in_place.tensor(), x0);
+      record_rms_norm(b, in_place.tensor(), x, w, c.epsilon, {in_place.tensor(), 0.75F});
+    });
+    test::expect_close(y.values(), added_of(c), 2 * c.tolerance(), c.shape.text());
+    EXPECT_EQ(in_place.values(), y.values()) << c.shape.text();
+  }
+}
+
+// As in a residual stream of f32 with activations of halves, and the other way round.
+TEST_P(RmsNorm, ForwardAddsTensorsOfEitherType) {
+  for (Case c : test::vec_size_cases<Case>()) {
+    for (const DType x_type : {DType::bf16, DType::f16, DType::f32}) {
+      const DType other = x_type == DType::f32 ? DType::bf16 : DType::f32;
+      const Output y(context(), c.shape, other);
+      const Tensor x = test::upload_as(context(), x_type, c.shape, c.x);
+      const Tensor x0 = test::upload_as(context(), other, c.shape, c.residual);
+      run([&](Batch& b) { record_rms_norm(b, y.tensor(), x, up_w(c), c.epsilon, {x0, 0.75F}); });
+      test::expect_close(y.values(), added_of(c), 2 * c.tolerance() + test::rounding_of(other),
+                         c.shape.text() + " of " + x.text());
+    }
+  }
+}
+
 TEST_P(RmsNorm, EpsilonHoldsARowOfZeros) {
   const Output y(context(), {2, 20});
   const std::vector<float> zeros(40, 0.0F);
@@ -150,6 +186,12 @@ TEST_P(RmsNorm, RefusesTensorsThatDoNotMatch) {
               HasSubstr("rms_norm: w must be f32 [8], got f32 [4]"));
   EXPECT_THAT(message_of([&] { record_rms_norm(b, wrong, x, w, c.epsilon); }), HasSubstr("y must"));
   EXPECT_THAT(message_of([&] { record_rms_norm(b, x, {}, w, c.epsilon); }), HasSubstr("x must"));
+  EXPECT_THAT(message_of([&] { record_rms_norm(b, x, x, w, c.epsilon, {wrong}); }),
+              HasSubstr("x0 must be f32 [4, 8]"));
+  EXPECT_THAT(message_of([&] {
+                record_rms_norm(b, x, x, w, c.epsilon, {{}, 2});
+              }),
+              HasSubstr("the factor must be finite, and 1 without an addend, got 2"));
   EXPECT_THAT(message_of([&] { record_rms_norm_backward(b, wrong, x, x, w, {}, c.epsilon); }),
               HasSubstr("dx must"));
   EXPECT_THAT(message_of([&] { record_rms_norm_backward(b, x, wrong, x, w, {}, c.epsilon); }),

@@ -142,6 +142,26 @@ TEST_P(Swiglu, GegluAgreesWithTheReferenceForwardAndBackward) {
   }
 }
 
+TEST_P(Swiglu, WithTheSigmoidAgreesWithTheReferenceForwardAndBackward) {
+  for (const Case& c : cases()) {
+    const Output y(context(), c.shape), recomputed(context(), c.shape);
+    const Output dgate(context(), c.shape), dup(context(), c.shape);
+    run([&](Batch& b) {
+      const Tensor gate = upload(c.shape, c.gate), up = upload(c.shape, c.up);
+      record_swiglu(b, y.tensor(), gate, up, {}, GateFunction::sigmoid);
+      record_swiglu_backward(b, dgate.tensor(), dup.tensor(), upload(c.shape, c.dy), gate, up,
+                             recomputed.tensor(), GateFunction::sigmoid);
+    });
+    const auto want = reference::sigmoid_gate(test::to_double(c.dy), test::to_double(c.gate),
+                                              test::to_double(c.up));
+    test::expect_close(y.values(), want.y, kTolerance, c.shape.text() + " y");
+    test::expect_close(recomputed.values(), want.y, kTolerance, c.shape.text() + " y again");
+    // 1 - s is a difference of numbers near 1 where the gate is far above 0.
+    test::expect_close(dgate.values(), want.dgate, 3e-4, c.shape.text() + " dgate");
+    test::expect_close(dup.values(), want.dup, kTolerance, c.shape.text() + " dup");
+  }
+}
+
 TEST_P(Swiglu, GegluOfGatesFarFromZeroIsFinite) {
   const std::vector<float> gate = {-1e6F, -1000, -100, -30, 0, 30, 100, 1000, 1e6F};
   const Shape shape{static_cast<std::int64_t>(gate.size())};

@@ -63,4 +63,17 @@ inline GegluValues geglu(std::span<const double> dy, std::span<const double> gat
   return values;
 }
 
+// With the sigmoid in place of silu.
+inline GegluValues sigmoid_gate(std::span<const double> dy, std::span<const double> gate,
+                                std::span<const double> up) {
+  GegluValues values;
+  for (std::size_t i = 0; i < dy.size(); ++i) {
+    const double s = 1 / (1 + std::exp(-gate[i]));
+    values.y.push_back(s * up[i]);
+    values.dgate.push_back(dy[i] * up[i] * s * (1 - s));
+    values.dup.push_back(dy[i] * s);
+  }
+  return values;
+}
+
 }  // namespace clora::reference

@@ -16,7 +16,8 @@
 #include "clora/lora/merge.hpp"
 #include "clora/model/transformer/language_model.hpp"
 #include "model/files/dequantise.hpp"
-#include "model/weights/rotary_order.hpp"
+#include "model/weights/stored_order.hpp"
+#include "tests/reference/delta_rule_reference.hpp"
 #include "tests/reference/gelu_reference.hpp"
 #include "tests/reference/short_conv_reference.hpp"
 #include "tests/reference/swiglu_reference.hpp"
@@ -39,10 +40,12 @@ class ReferenceTransformer {
     for (const WeightView& view : files.all()) {
       const auto elements = static_cast<std::size_t>(view.shape.elements());
       const std::vector<float> values =
-          needs_reordering(view) ? to_float(view.type, in_half_split_order(view), elements)
+          needs_reordering(view) ? to_float(view.type, in_hugging_face_order(view), elements)
                                  : to_float(view.type, view.bytes, elements);
       Matrix& weight = weights_[view.name] = {values.begin(), values.end()};
-      for (double& value : weight) value += double{view.offset};
+      for (double& value : weight) {
+        value = view.negative_exp ? -std::exp(value) : value + double{view.offset};
+      }
     }
   }
 
@@ -245,6 +248,7 @@ class ReferenceTransformer {
     const auto keys = static_cast<std::size_t>(spec.kv_heads) * head_dim;
     std::vector<Matrix> qkv =
         linears(h, rows, prefix, spec.qkv, {&spec.q, &spec.k, &spec.v}, {queries, keys, keys});
+    const Matrix gate = spec.output_gate ? take_gates(qkv[0], head_dim) : Matrix();
     if (spec.q_norm) norm(qkv[0], weight_of(prefix, *spec.q_norm));
     if (spec.k_norm) norm(qkv[1], weight_of(prefix, *spec.k_norm));
     rotate(qkv[0], rows, head_dim, spec.rope);
@@ -252,8 +256,42 @@ class ReferenceTransformer {
     for (std::size_t i = 0; i < qkv[0].size() && spec.rope; ++i) {
       qkv[0][i] *= query_factor(*spec.rope, static_cast<std::int64_t>(i / queries));
     }
-    return linear(attention(qkv[0], qkv[1], qkv[2], rows, spec), rows,
-                  prefix + spec.o.names.hugging_face);
+    Matrix y = attention(qkv[0], qkv[1], qkv[2], rows, spec);
+    for (std::size_t i = 0; i < gate.size(); ++i) y[i] /= 1 + std::exp(-gate[i]);
+    return linear(y, rows, prefix + spec.o.names.hugging_face);
+  }
+
+  // q has a query and a gate of each head: returns the gates, and leaves the queries.
+  static Matrix take_gates(Matrix& q, std::size_t head_dim) {
+    Matrix queries, gates;
+    for (std::size_t i = 0; i < q.size(); ++i) {
+      (i / head_dim % 2 == 0 ? queries : gates).push_back(q[i]);
+    }
+    q = queries;
+    return gates;
+  }
+
+  Matrix sub_layer(const Matrix& h, std::size_t rows, const std::string& prefix,
+                   const DeltaNetLayerSpec& spec) const {
+    const auto from = [&](const LinearSpec& each) {
+      return linear(h, rows, prefix + each.names.hugging_face);
+    };
+    const auto parameter = [&](const ParameterSpec& each) {
+      return weights_.at(prefix + each.names.hugging_face);
+    };
+    const reference::DeltaRuleProblem rule{
+        .heads = {spec.key_heads, spec.value_heads, spec.key_dim, spec.value_dim},
+        .rate = parameter(spec.rate),
+        .dt_bias = parameter(spec.dt_bias),
+        .first = std::vector<std::int32_t>(rows, 0)};
+    const reference::DeltaRuleValues values{
+        reference::short_conv(conv_of(prefix, spec.taps, rows), from(spec.qkv)), from(spec.a),
+        from(spec.b)};
+    Matrix y = reference::DeltaRule(rule, values).forward();
+    norm(y, weight_of(prefix, spec.norm));
+    const Matrix z = from(spec.z);
+    for (std::size_t i = 0; i < y.size(); ++i) y[i] *= reference::silu(z[i]);
+    return linear(y, rows, prefix + spec.out.names.hugging_face);
   }
 
   Matrix sub_layer(const Matrix& h, std::size_t rows, const std::string& prefix,

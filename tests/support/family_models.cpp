@@ -1,6 +1,7 @@
 #include "tests/support/family_models.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <set>
@@ -62,6 +63,28 @@ std::vector<float> interleaved(const std::vector<float>& rows, std::int64_t coun
                             row % head_dim / (head_dim / 2);
     std::copy_n(&rows[static_cast<std::size_t>(row) * width], width,
                 &out[static_cast<std::size_t>(to) * width]);
+  }
+  return out;
+}
+
+// Value heads from the order (key head, number) to (number, key head): `place` is [dimension,
+// first, key heads, value heads of a key head, size] in a tensor of two dimensions.
+std::vector<float> with_tiled_heads(const std::vector<float>& values, const Shape& shape,
+                                    const std::vector<std::int64_t>& place) {
+  const std::int64_t first = place[1], key_heads = place[2], per_key = place[3], size = place[4];
+  const std::int64_t rows = shape[0], columns = shape.elements() / rows;
+  const auto moved = [&](std::int64_t index) {
+    if (index < first) return index;
+    const std::int64_t head = (index - first) / size;
+    return first + (head % per_key * key_heads + head / per_key) * size + (index - first) % size;
+  };
+  std::vector<float> out(values.size());
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t c = 0; c < columns; ++c) {
+      const std::int64_t to_r = place[0] == 0 ? moved(r) : r, to_c = place[0] == 1 ? moved(c) : c;
+      out[static_cast<std::size_t>(to_r * columns + to_c)] =
+          values[static_cast<std::size_t>(r * columns + c)];
+    }
   }
   return out;
 }
@@ -170,6 +193,9 @@ void write_family_gguf(const std::filesystem::path& path, const FamilyModel& mod
   const json extra = notes.value("extra_tensors", json::object());
   const auto add_one = notes.value("add_one", std::vector<std::string>());
   const std::set<std::string> plus_one(add_one.begin(), add_one.end());
+  const json value_heads = notes.value("value_heads", json::object());
+  const auto negative_exp = notes.value("negative_exp", std::vector<std::string>());
+  const std::set<std::string> reversed(negative_exp.begin(), negative_exp.end());
   const auto squeeze = notes.value("squeeze", std::vector<std::string>());
   const std::set<std::string> squeezed(squeeze.begin(), squeeze.end());
   const bool stacks_experts = notes.value("stack", false);
@@ -182,6 +208,13 @@ void write_family_gguf(const std::filesystem::path& path, const FamilyModel& mod
     if (squeezed.contains(name)) shape = {shape[0], shape[2]};
     if (plus_one.contains(name)) {
       for (float& value : values) value += 1;
+    }
+    if (reversed.contains(name)) {
+      for (float& value : values) value = -std::exp(value);
+    }
+    if (value_heads.contains(name)) {
+      values = with_tiled_heads(values, shape_of(model.reference.at("tensors").at(name)),
+                                value_heads.at(name).get<std::vector<std::int64_t>>());
     }
     if (const auto heads = permuted.value(name, 0); heads > 0) {
       values = interleaved(values, shape[0], heads);

@@ -12,8 +12,9 @@ namespace clora::test {
 inline Routing routing_of(Context& context, const RoutingSize& size) {
   return make_routing(size, [&](Shape shape, DType type, std::string_view) {
     const Tensor tensor = context.allocate(shape, type, MemoryTag::scratch);
-    const std::vector<std::byte> ones(tensor.bytes(), std::byte{0xff});  // NaN
-    context.write(tensor, ones);
+    // Neither -1, which stands for no entry, nor the number of one.
+    const std::vector<std::byte> unwritten(tensor.bytes(), std::byte{0xfe});
+    context.write(tensor, unwritten);
     return tensor;
   });
 }

@@ -87,7 +87,17 @@ std::vector<TinyModel> tiny_models() {
       {"Lfm2", config_of("lfm2", {{"norm_eps", 1e-5},
                                   {"layer_types", {"conv", "full_attention"}},
                                   {"conv_bias", true},
-                                  {"block_auto_adjust_ff_dim", false}})}};
+                                  {"block_auto_adjust_ff_dim", false}})},
+      {"Qwen3_5", config_of("qwen3_5_text",
+                            {// Outputs of the delta rule are small: their norm divides by them.
+                             {"rms_norm_eps", 1e-2},
+                             {"layer_types", {"linear_attention", "full_attention"}},
+                             {"head_dim", 8},
+                             {"linear_num_key_heads", 2},
+                             {"linear_num_value_heads", 4},
+                             {"linear_key_head_dim", 5},
+                             {"linear_value_head_dim", 6},
+                             {"partial_rotary_factor", 0.5}})}};
 }
 
 void write_tiny_model(const std::filesystem::path& folder, const ModelConfig& config, DType type,

@@ -19,7 +19,8 @@ struct TinyModel {
 // Gemma 2 (soft caps), Gemma 3 (norms on both sides, geglu, a window in one layer), Ministral 3
 // (queries multiplied by their position), Phi-3 (joined linear layers, a partial rope), Qwen3-MoE
 // (5 experts in the second layer, of which a token has 2), Mixtral (4 experts, of which it has 3,
-// with normalised weights) and LFM2 (a short convolution with biases).
+// with normalised weights), LFM2 (a short convolution with biases) and Qwen3.5 (Gated DeltaNet,
+// gated attention).
 std::vector<TinyModel> tiny_models();
 
 // Writes config.json and model.safetensors (f32 or bf16) with weights derived from a seed. The

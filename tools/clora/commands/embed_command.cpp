@@ -7,10 +7,10 @@
 #include <optional>
 #include <span>
 
-#include "clora/model/data/line_reader.hpp"
 #include "clora/model/embedding/embedder.hpp"
 #include "clora/runtime/files/file.hpp"
 #include "clora/runtime/files/json.hpp"
+#include "model/data/line_reader.hpp"
 #include "model/embedding/sentence_transformers.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/files/npy.hpp"
@@ -177,23 +177,29 @@ int embed(const Options& options) {
 void add_embed_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("embed", "Compute vectors of texts");
   const auto options = std::make_shared<Options>();
-  add_model_option(*command, options->common);
-  command->add_option("--data", options->data, "Texts: one a line, or JSON lines")->required();
-  command->add_option("--out", options->out, "NumPy file (.npy) to write");
+  command->add_option("--data", options->data, "Texts: one a line, or JSON lines (.jsonl)")
+      ->required()
+      ->check(CLI::ExistingFile)
+      ->type_name("FILE");
+  command->add_option("--out", options->out, "NumPy file to write (.npy)")->type_name("FILE");
   command->add_option("--key", options->key, "Key of the text in JSON lines")
+      ->type_name("KEY")
       ->capture_default_str();
-  command->add_option("--adapter", options->adapter, "Folder of an adapter");
-  command->add_option("--prefix", options->prefix, "Text before each text, such as 'query: '");
-  command->add_option("--pooling", options->pooling, "mean, first or last: the tokens of a vector")
+  command->add_option("--adapter", options->adapter, "Adapter to use, in PEFT format")
+      ->check(LocalPath(HubKind::model))
+      ->type_name("DIR");
+  command->add_option("--prefix", options->prefix, "Text before each text, such as 'query: '")
+      ->type_name("TEXT");
+  command->add_option("--pooling", options->pooling, "Tokens whose rows become the vector")
       ->check(CLI::IsMember({"mean", "first", "last"}));
   command->add_flag_callback(
       "--normalize", [options] { options->normalises = true; }, "Scale vectors to length 1");
   command->add_flag_callback(
       "--no-normalize", [options] { options->normalises = false; }, "Keep the vectors' lengths");
   command->add_option("--max-length", options->max_length, "Tokens of a text, at most")
+      ->type_name("N")
       ->check(CLI::PositiveNumber);
   add_run_options(*command, options->common);
-  add_output_options(*command, options->common);
   command->footer(kFooter);
   command->callback([options, command, &action] {
     options->has_prefix = command->count("--prefix") > 0;

@@ -1,0 +1,61 @@
+#include "model/weights/stored_order.hpp"
+
+#include <cstring>
+
+namespace clora {
+namespace {
+
+// The row of the file that is row `row` in Hugging Face's order.
+std::int64_t stored_row(const WeightView& view, std::int64_t row) {
+  if (view.interleaved_head_dim > 0) return half_split_source_row(row, view.interleaved_head_dim);
+  if (view.value_heads && !view.value_heads->in_columns)
+    return stored_index(*view.value_heads, row);
+  return row;
+}
+
+// Copies a row whose columns are value heads.
+void copy_heads(std::span<std::byte> out, std::span<const std::byte> row, const WeightView& view) {
+  const ValueHeads& heads = *view.value_heads;
+  const auto head_bytes = bytes_of(view.type, static_cast<std::size_t>(heads.size));
+  for (std::int64_t head = 0; head < heads.key_heads * heads.per_key_head; ++head) {
+    const std::int64_t from = stored_index(heads, head * heads.size) / heads.size;
+    std::memcpy(&out[static_cast<std::size_t>(head) * head_bytes],
+                &row[static_cast<std::size_t>(from) * head_bytes], head_bytes);
+  }
+}
+
+}  // namespace
+
+std::int64_t stored_index(const ValueHeads& heads, std::int64_t index) {
+  if (index < heads.first) return index;
+  const std::int64_t head = (index - heads.first) / heads.size;
+  const std::int64_t stored =
+      head % heads.per_key_head * heads.key_heads + head / heads.per_key_head;
+  return heads.first + stored * heads.size + (index - heads.first) % heads.size;
+}
+
+bool needs_reordering(const WeightView& view) {
+  return view.interleaved_head_dim > 0 || view.value_heads.has_value();
+}
+
+void copy_in_hugging_face_order(std::span<std::byte> out, const WeightView& view,
+                                std::int64_t first_row) {
+  const std::size_t row_bytes = view.bytes.size() / static_cast<std::size_t>(view.shape[0]);
+  for (std::int64_t row = first_row; !out.empty(); ++row, out = out.subspan(row_bytes)) {
+    const auto from = static_cast<std::size_t>(stored_row(view, row));
+    const auto bytes = view.bytes.subspan(from * row_bytes, row_bytes);
+    if (view.value_heads && view.value_heads->in_columns) {
+      copy_heads(out, bytes, view);
+    } else {
+      std::memcpy(out.data(), bytes.data(), row_bytes);
+    }
+  }
+}
+
+std::vector<std::byte> in_hugging_face_order(const WeightView& view) {
+  std::vector<std::byte> ordered(view.bytes.size());
+  copy_in_hugging_face_order(ordered, view, 0);
+  return ordered;
+}
+
+}  // namespace clora

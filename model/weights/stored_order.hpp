@@ -1,0 +1,34 @@
+// Brings weights from the order of their file to Hugging Face's.
+//
+// GGUF files of Llama and Mistral store the rows of q and k so that rotary pairs are adjacent;
+// Hugging Face stores them half a head apart. Those of Qwen3.5 store value heads by their number
+// within a key head (ValueHeads), in rows or in columns. Complete rows, or complete heads within a
+// row, are moved, so any storage type works whose blocks do not span heads. Models on the device,
+// adapters and fused files all use Hugging Face's order, so an adapter fits PEFT regardless of the
+// file format of its base model.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "clora/model/weights/weights.hpp"
+
+namespace clora {
+
+// Whether the file stores the weight in another order.
+bool needs_reordering(const WeightView& view);
+
+// out = rows [first_row, ...) of `view` in Hugging Face's order, as many as fit. REQUIRES:
+// needs_reordering(); out holds an integral number of existing rows.
+void copy_in_hugging_face_order(std::span<std::byte> out, const WeightView& view,
+                                std::int64_t first_row);
+
+// Returns all rows in Hugging Face's order.
+std::vector<std::byte> in_hugging_face_order(const WeightView& view);
+
+// Where a GGUF file stores element `index` of a dimension with value heads.
+std::int64_t stored_index(const ValueHeads& heads, std::int64_t index);
+
+}  // namespace clora
