@@ -111,9 +111,9 @@ std::string with_word_pieces() {
   file.add_text("tokenizer.ggml.model", "bert");
   file.add_raw(
       "tokenizer.ggml.tokens", kArray,
-      texts({"[PAD]", "[UNK]", "[CLS]", "[SEP]", "\xE2\x96\x81t", "h", "\xE2\x96\x81<x>"}));
+      gguf_texts({"[PAD]", "[UNK]", "[CLS]", "[SEP]", "\xE2\x96\x81t", "h", "\xE2\x96\x81<x>"}));
   file.add_raw("tokenizer.ggml.token_type", kArray,
-               numbers<std::int32_t>(kInt, {3, 3, 3, 3, 1, 1, 4}));
+               gguf_numbers<std::int32_t>(kInt, {3, 3, 3, 3, 1, 1, 4}));
   file.add_integer("tokenizer.ggml.cls_token_id", 2);
   file.add_integer("tokenizer.ggml.seperator_token_id", 3);
   add_weights(file, 7);
