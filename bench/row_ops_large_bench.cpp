@@ -46,7 +46,7 @@ const std::map<std::string, RowOp>& row_ops() {
           return reference::layer_norm(row, o.w.last_row(), o.bias.last_row(), kEpsilon);
         }}},
       {"rms_norm",
-       {rms_norm_cost,
+       {[](const Shape& shape, DType x, DType y) { return rms_norm_cost(shape, x, y); },
         [](Batch& batch, const Tensor& y, const Tensor& x, const Tensor& w, const Tensor&) {
           record_rms_norm(batch, y, x, w, kEpsilon);
         },
