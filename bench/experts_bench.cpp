@@ -1,5 +1,5 @@
-// grouped_gemm/TYPE/TxNxK/expertsUofX: the products of T rows with the matrices [N, K] of their U of X
-// experts; grouped_gemm_backward: the same with the transposed matrices. gemm/.../dense is the
+// grouped_gemm/TYPE/TxNxK/expertsUofX: the products of T rows with the matrices [N, K] of their U
+// of X experts; grouped_gemm_backward: the same with the transposed matrices. gemm/.../dense is the
 // product of T U rows with one such matrix, which has as many flops, in the same run: the ratio of
 // the two is what grouping costs.
 // router/TxX/expertsUofX: the choice of experts and the plan.
@@ -153,7 +153,8 @@ void add_layer(Layer layer) {
 const bool kAdded = add_family([] {
   add_layer({.size = {256, 64, 8}, .n = 128, .k = 256});
   add_layer({.size = {1, 64, 8}, .n = 128, .k = 256});
-  add({.op = "router", .shape = {512, 64}, .words = {"experts8of64"}}, router, RoutingSize{512, 64, 8});
+  add({.op = "router", .shape = {512, 64}, .words = {"experts8of64"}}, router,
+      RoutingSize{512, 64, 8});
   if (!wants_large()) return;
   for (const std::int64_t rows : {4096, 1}) {
     add_layer({.size = {rows, 64, 8}, .n = 768, .k = 2048});

@@ -176,7 +176,7 @@ std::vector<Family> families() {
                                 t.input({9000}), t.input({9000}), t.output({9000}));
        }},
       {"swiglu_backward_saved_recompute",
-       {"swiglu_cpu.cl", "store16(g * s * u", "store16(g * s"},
+       {"swiglu_cpu.cl", "store16(GATE_FACTOR(g) * s * u", "store16(GATE_FACTOR(g) * s"},
        [](SelfTest& t) {
          record_swiglu_backward(t.batch(), t.output({9000}), t.output({9000}), t.input({9000}),
                                 t.input({9000}, 1, DType::bf16), t.input({9000}, 1, DType::bf16),
