@@ -17,20 +17,12 @@ using test::ProgramResult;
 using test::run_clora;
 using testing::HasSubstr;
 
-// 67 tokens: special ones, letters that begin a word, and letters that continue one.
-std::string vocabulary() {
-  std::string text = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
-  for (char c = 'a'; c <= 'z'; ++c) text += std::string(1, c) + "\n##" + c + "\n";
-  for (int digit = 0; digit < 10; ++digit) text += std::to_string(digit) + "\n";
-  return text;
-}
-
 class EmbedCommand : public testing::Test {
  protected:
   void SetUp() override {
     const std::vector<test::FamilyModel> models = test::encoder_models();
     test::write_family_model(folder_ / "model", models.front());
-    write("model/vocab.txt", vocabulary());
+    write("model/vocab.txt", test::tiny_encoder_vocabulary());
     write("model/tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer"})");
     write("texts.txt", "abc de\n\nz\n");
   }

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "tests/support/family_models.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_chat_model.hpp"
@@ -47,6 +50,23 @@ TEST_F(EmbeddingExamples, AQueueOfTheProgramsOwnGetsTheLogits) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("after the logits -1.000000"));
   EXPECT_THAT(result.out, testing::Not(HasSubstr("first logit -1.000000")));
+}
+
+TEST_F(EmbeddingExamples, ASearchPrintsTheNearestLinesFirst) {
+  const test::FamilyModel encoder = test::encoder_models().front();
+  test::write_family_model(folder_ / "encoder", encoder);
+  test::write_file(folder_ / "encoder/vocab.txt", test::tiny_encoder_vocabulary());
+  test::write_file(folder_ / "encoder/tokenizer_config.json",
+                   R"({"tokenizer_class": "BertTokenizer"})");
+  test::write_file(folder_ / "texts.txt", "xyz xyz\nabc de\nz\nq q q\n");
+  const test::ProgramResult result =
+      run("embedding_search", {folder_ / "encoder", folder_ / "texts.txt", "abc de"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, testing::StartsWith("1.0000  abc de\n"));
+  EXPECT_EQ(std::ranges::count(result.out, '\n'), 3);
+  const test::ProgramResult absent = run("embedding_search", {"/no/model", "x", "y"});
+  EXPECT_EQ(absent.exit_code, 1);
+  EXPECT_THAT(absent.err, HasSubstr("/no/model"));
 }
 
 }  // namespace

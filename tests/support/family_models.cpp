@@ -170,6 +170,13 @@ std::vector<FamilyModel> models_in(std::string_view folder) {
 }  // namespace
 
 std::vector<FamilyModel> family_models() { return models_in("families"); }
+std::string tiny_encoder_vocabulary() {
+  std::string text = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
+  for (char c = 'a'; c <= 'z'; ++c) text += std::string(1, c) + "\n##" + c + "\n";
+  for (int digit = 0; digit < 10; ++digit) text += std::to_string(digit) + "\n";
+  return text;
+}
+
 std::vector<FamilyModel> encoder_models() { return models_in("encoders"); }
 
 void write_family_model(const std::filesystem::path& folder, const FamilyModel& model) {

@@ -21,6 +21,10 @@ std::vector<FamilyModel> family_models();
 // (tests/reference/encoders.py).
 std::vector<FamilyModel> encoder_models();
 
+// vocab.txt of these encoders: special tokens, then letters and digits that begin or continue a
+// word.
+std::string tiny_encoder_vocabulary();
+
 // Writes config.json and model.safetensors.
 void write_family_model(const std::filesystem::path& folder, const FamilyModel& model);
 // Writes a GGUF file as llama.cpp's converter would.

@@ -18,6 +18,7 @@
 #include "tools/clora/commands/common_options.hpp"
 #include "tools/clora/loaded_model.hpp"
 #include "tools/command_line/local_path.hpp"
+#include "tools/command_line/number_options.hpp"
 
 namespace clora {
 namespace {
@@ -201,7 +202,7 @@ void add_embed_command(CLI::App& program, Action& action) {
       "--no-normalize", [options] { options->normalises = false; }, "Keep the vectors' lengths");
   command->add_option("--max-length", options->max_length, "Tokens of a text, at most")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->transform(Integer(1, kMaxCount));
   add_run_options(*command, options->common);
   command->footer(kFooter);
   command->callback([options, command, &action] {
