@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "clora/model/transformer/recorded_rows.hpp"
 #include "clora/ops/rowwise/rms_norm.hpp"
@@ -18,8 +19,15 @@ namespace {
 // Rows of a step; the smallest that holds what is left is taken.
 constexpr std::array<std::int64_t, 4> kCpuRows{64, 256, 1024, 2048};
 constexpr std::array<std::int64_t, 4> kGpuRows{64, 512, 4096, 16384};
-constexpr std::int64_t kRowsOfAText = 4;  // at least, on average: bounds the texts of a step
-constexpr float kSmallest = 1e-24F;       // of the mean square of a vector that is normalised
+constexpr float kSmallest = 1e-24F;  // of the mean square of a vector that is normalised
+
+// Texts of a step, at most: those of fewer rows on average take another step.
+constexpr std::int64_t texts_in(std::int64_t rows) { return rows / 4; }
+
+bool is_causal(const ModelConfig& config) {
+  return std::ranges::all_of(attentions_of(config),
+                             [](const AttentionLayerSpec* each) { return each->is_causal; });
+}
 
 // Texts of one step, by their numbers, and their rows.
 struct Packing {
@@ -30,7 +38,7 @@ struct Packing {
 
 struct Step {
   Step(Context& context, std::int64_t row_count)
-      : texts(std::max<std::int64_t>(1, row_count / kRowsOfAText)),
+      : texts(texts_in(row_count)),
         rows(context, row_count, texts),
         batch(context),
         staging(context) {}
@@ -47,12 +55,8 @@ struct Step {
 
 struct Embedder::Impl {
   Impl(LanguageModel& m, const Adapter* a, const EmbedderOptions& o)
-      : model(m), adapter(a), options(o), context(m.context()) {}
+      : model(m), adapter(a), options(o), context(m.context()), causal(is_causal(m.config())) {}
 
-  bool is_causal() const {
-    return std::ranges::all_of(attentions_of(model.config()),
-                               [](const AttentionLayerSpec* each) { return each->is_causal; });
-  }
   std::span<const std::int64_t> row_counts() const {
     return context.device().kind == DeviceKind::gpu ? kGpuRows : kCpuRows;
   }
@@ -73,6 +77,7 @@ struct Embedder::Impl {
   const Adapter* adapter;
   EmbedderOptions options;
   Context& context;
+  bool causal;                         // a row attends to no later one
   std::map<std::int64_t, Step> steps;  // by their rows
   Tensor unit_norm;                    // [D], the weights of an rms_norm that gives length 1
 };
@@ -120,8 +125,7 @@ void Embedder::Impl::record(Step& step) {
 
 Step& Embedder::Impl::step_of(std::size_t rows, std::size_t texts) {
   for (const std::int64_t count : row_counts()) {
-    const auto most_texts = static_cast<std::size_t>(count / kRowsOfAText);
-    if (static_cast<std::size_t>(count) < rows || most_texts < texts) continue;
+    if (std::cmp_less(count, rows) || std::cmp_less(texts_in(count), texts)) continue;
     const auto found = steps.find(count);
     if (found != steps.end()) return found->second;
     Step& step = steps.try_emplace(count, context, count).first->second;
@@ -148,7 +152,7 @@ void Embedder::Impl::add(Packing& packing, const std::vector<std::int32_t>& ids,
     rows.targets.push_back(i == pooled ? 0 : -1);
     rows.positions.push_back(i);
     rows.first.push_back(begin);
-    rows.last.push_back(is_causal() ? begin + i : begin + count - 1);
+    rows.last.push_back(causal ? begin + i : begin + count - 1);
   }
   packing.begin.push_back(begin);
   packing.end.push_back(begin + count);
@@ -159,7 +163,7 @@ void Embedder::Impl::add(Packing& packing, const std::vector<std::int32_t>& ids,
 Packing Embedder::Impl::pack(std::span<const std::vector<std::int32_t>> texts,
                              std::size_t from) const {
   const auto most_rows = static_cast<std::size_t>(row_counts().back());
-  const std::size_t most_texts = most_rows / kRowsOfAText;
+  const auto most_texts = static_cast<std::size_t>(texts_in(row_counts().back()));
   Packing packing;
   for (std::size_t i = from; i < texts.size() && packing.texts.size() < most_texts; ++i) {
     if (packing.rows.rows() + texts[i].size() > most_rows) break;

@@ -26,7 +26,7 @@ std::string last_part(const std::string& type) { return type.substr(type.rfind('
 Pooling read_pooling(const fs::path& path) {
   const auto object = read_json(path);
   if (!object) fail(ErrorCode::not_found, "{}: the configuration of the pooling", path.string());
-  const JsonObject<json> keys(*object, path.string());
+  const JsonKeys keys(*object, path.string());
   constexpr std::array<std::pair<const char*, Pooling>, 3> kPoolings{
       {{"pooling_mode_mean_tokens", Pooling::mean},
        {"pooling_mode_cls_token", Pooling::first_token},
@@ -48,7 +48,7 @@ Pooling read_pooling(const fs::path& path) {
 void read_prompts(const fs::path& path, SentenceTransformersConfig& config) {
   const auto object = read_json(path);
   if (!object) return;
-  const JsonObject<json> keys(*object, path.string());
+  const JsonKeys keys(*object, path.string());
   config.default_prompt = keys.find_text("default_prompt_name").value_or("");
   const auto prompts = keys.find_object("prompts");
   if (!prompts) return;
@@ -68,7 +68,7 @@ std::optional<SentenceTransformersConfig> read_sentence_transformers(const fs::p
     fail(ErrorCode::invalid_file, "{}: must be a list of modules", path.string());
   SentenceTransformersConfig config;
   for (const json& module : *modules) {
-    const JsonObject<json> keys(module, path.string());
+    const JsonKeys keys(module, path.string());
     const std::string type = last_part(keys.text("type"));
     if (type == "Pooling") {
       config.pooling = read_pooling(folder / keys.text("path") / "config.json");
@@ -79,7 +79,7 @@ std::optional<SentenceTransformersConfig> read_sentence_transformers(const fs::p
     }
   }
   if (const auto limits = read_json(folder / "sentence_bert_config.json")) {
-    const JsonObject<json> keys(*limits, (folder / "sentence_bert_config.json").string());
+    const JsonKeys keys(*limits, (folder / "sentence_bert_config.json").string());
     config.max_length = keys.find_integer("max_seq_length").value_or(0);
   }
   read_prompts(folder / "config_sentence_transformers.json", config);

@@ -1,4 +1,5 @@
-// AttentionLayer: causal attention in a recorded pass, over the pass's own rows or over a KV cache.
+// AttentionLayer: attention in a recorded pass, over the pass's own rows or over a KV cache. The
+// range of keys of each row, in the pass's inputs, says whether it is causal.
 //
 //   q, k, v = linears(h); q and k normalised per head if the model does so; q and k rotated
 //   f(h) = o(attention(q, k, v)), or o(attention(q, k, v) * sigmoid(gate)) with q's layer giving

@@ -94,8 +94,7 @@ class Texts {
  private:
   std::string text_of(const std::string& line) const {
     const nlohmann::json value = parse_json(line, options_.data, {}, lines_.number());
-    return JsonObject<nlohmann::json>(value, fmt::format("{}:{}", options_.data, lines_.number()))
-        .text(options_.key);
+    return JsonKeys(value, fmt::format("{}:{}", options_.data, lines_.number())).text(options_.key);
   }
 
   const Options& options_;
