@@ -71,9 +71,6 @@ void backward_block(__global float* dx, __global const float* dy, __global const
   if (y) store(v * P, y, count);
 }
 
-// The number of elements of the tail that this group owns.
-int tail_of_group(long n) { return get_group_id(0) + 1 == get_num_groups(0) ? (int)(n % 16) : 0; }
-
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gelu_forward(
     __global float* y, __global const float* x, long n) {
   const long end = group_end(n / 16);

@@ -22,9 +22,6 @@
 
 #define INLINED __attribute__((always_inline))
 
-// The number of elements of the tail that this group owns.
-int tail_of_group(long n) { return get_group_id(0) + 1 == get_num_groups(0) ? (int)(n % 16) : 0; }
-
 // The `count` elements (16, or those of a tail) of x from `at` on: bf16, or f32 if !is_bf16. The
 // other lanes are 0.
 INLINED float16 load16(__global const void* x, bool is_bf16, long at, int count) {

@@ -41,7 +41,7 @@ const char* refusal_of(Recording& recording, const BlockWeights& block) {
   if (!is_usual) return "a block is not attention and a gated feed-forward";
   for (const SubLayerWeights& layer : block) {
     if (!layer.sum_norm.empty()) return "sums are normalised";
-    if (layer.norm.empty() || !layer.norm.bias.empty()) return "norms are not those of rms_norm";
+    if (!layer.norm.is_rms_norm()) return "norms are not those of rms_norm";
   }
   const auto& attention = std::get<AttentionWeights>(block[0].f);
   const auto& feed_forward = std::get<FeedForwardWeights>(block[1].f);

@@ -69,6 +69,7 @@ struct MlpWeights {
 struct NormWeights {
   Tensor w = {}, bias = {};  // [D] each
   bool empty() const { return w.empty(); }
+  bool is_rms_norm() const { return !w.empty() && bias.empty(); }
 };
 
 struct SubLayerWeights {

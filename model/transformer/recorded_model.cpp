@@ -84,7 +84,7 @@ void RecordedModel::record_layer(ResidualLayer& layer, const Tensor& y, const Te
   layer.output = recording_.activation(layer.x.shape(), "sub-layer");
   layer.f->record_forward(layer.output, h, {});
   const NormWeights& norm = weights.post_norm;
-  if (!norm.empty() && norm.bias.empty()) {  // an RMS norm adds in its own launch
+  if (norm.is_rms_norm()) {  // adds in its own launch
     return record_rms_norm(recording_.batch(), y, layer.output, norm.w, recording_.epsilon(),
                            {layer.x, weights.multiplier});
   }
@@ -138,7 +138,7 @@ void RecordedModel::record_layer_backward(const ResidualLayer& layer, const Stre
   const Tensor dh = wants_dx ? recording_.like(layer.x, "d normed") : Tensor();
   const auto pending = layer.f->record_backward(dh, gradient_of_output(layer, dy));
   Tensor h;
-  if (wants_dx && !norm.empty() && norm.bias.empty()) {
+  if (wants_dx && norm.is_rms_norm()) {
     h = recording_.activation(layer.x.shape(), "normed recomputed");
     record_rms_norm_backward(batch, dy.d, dh, layer.x, norm.w, dy.d, recording_.epsilon(),
                              {.dx_bf16 = dy.bf16, .y = h});
