@@ -119,7 +119,7 @@ INLINED void write_inverse_product(__global float* out,
                                    __global const float* scale,
                                    __global const float* x, int pad) {
   EACH_OF_GROUP(tile, CHUNK / ROWS * (pad / LANES)) {
-    const int i0 = tile / (pad / LANES) * ROWS, c0 = tile % (pad / LANES) * LANES;
+    const int i0 = tile_row(tile, pad), c0 = tile_column(tile, pad);
     lanes acc[ROWS];
     for (int r = 0; r < ROWS; ++r) acc[r] = 0.0f;
     add_scaled_product(acc, inverse + i0 * CHUNK, CHUNK, 1, scale, x + c0, pad, i0 + ROWS);
@@ -171,7 +171,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void delta_rule_stat
     __global float* u_rows = u + row * V_PAD + s0;
     GROUP_SYNC();  // the state is written
     EACH_OF_GROUP(tile, CHUNK / ROWS * (SLICE / LANES)) {
-      const int i0 = tile / (SLICE / LANES) * ROWS, c0 = tile % (SLICE / LANES) * LANES;
+      const int i0 = tile_row(tile, SLICE), c0 = tile_column(tile, SLICE);
       lanes acc[ROWS];
       for (int r = 0; r < ROWS; ++r) acc[r] = 0.0f;
       add_product(acc, w + (row + i0) * K_PAD, K_PAD, 1, s + c0, V_PAD, K_PAD);
@@ -183,7 +183,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void delta_rule_stat
     GROUP_SYNC();  // U is written
     const float carry = gates[2 * one + row + CHUNK - 1];
     EACH_OF_GROUP(tile, K_PAD / ROWS * (SLICE / LANES)) {
-      const int d0 = tile / (SLICE / LANES) * ROWS, c0 = tile % (SLICE / LANES) * LANES;
+      const int d0 = tile_row(tile, SLICE), c0 = tile_column(tile, SLICE);
       lanes acc[ROWS];
       for (int r = 0; r < ROWS; ++r) acc[r] = carry * LOAD(s + (d0 + r) * V_PAD + c0);
       add_scaled_product(acc, k + key_row * K_PAD + d0, 1, K_PAD, gates + 4 * one + row,
@@ -216,7 +216,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void delta_rule_outp
   GROUP_SYNC();  // the scores are written
   __global const float* s = states + ((size_t)h * (N + 1) + chunk) * K_PAD * V_PAD;
   EACH_OF_GROUP(tile, CHUNK / ROWS * (V_PAD / LANES)) {
-    const int i0 = tile / (V_PAD / LANES) * ROWS, c0 = tile % (V_PAD / LANES) * LANES;
+    const int i0 = tile_row(tile, V_PAD), c0 = tile_column(tile, V_PAD);
     lanes acc[ROWS];
     for (int r = 0; r < ROWS; ++r) acc[r] = 0.0f;
     add_product(acc, q + (size_t)i0 * K_PAD, K_PAD, 1, s + c0, V_PAD, K_PAD);

@@ -46,7 +46,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void delta_rule_back
   write_scores(scores, q + key_row * K_PAD, k + key_row * K_PAD, K_PAD, gates + row, rows, chunk, T);
   GROUP_SYNC();  // the scores are written
   EACH_OF_GROUP(tile, CHUNK / ROWS * (V_PAD / LANES)) {
-    const int j0 = tile / (V_PAD / LANES) * ROWS, c0 = tile % (V_PAD / LANES) * LANES;
+    const int j0 = tile_row(tile, V_PAD), c0 = tile_column(tile, V_PAD);
     lanes acc[ROWS];
     zero(acc);
     add_product(acc, scores + j0 * CHUNK + j0, 1, CHUNK, d_y + (row + j0) * V_PAD + c0, V_PAD,
@@ -69,7 +69,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void delta_rule_back
     const size_t key_row = (size_t)(h / PER_KEY_HEAD) * T_pad + chunk * CHUNK;
     GROUP_SYNC();  // dS' is written
     EACH_OF_GROUP(tile, CHUNK / ROWS * (SLICE / LANES)) {
-      const int i0 = tile / (SLICE / LANES) * ROWS, c0 = tile % (SLICE / LANES) * LANES;
+      const int i0 = tile_row(tile, SLICE), c0 = tile_column(tile, SLICE);
       lanes acc[ROWS];
       zero(acc);
       add_product(acc, k + (key_row + i0) * K_PAD, K_PAD, 1, after + c0, V_PAD, K_PAD);
@@ -81,7 +81,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void delta_rule_back
     GROUP_SYNC();  // dU is written
     const float carry = gates[2 * one + row + CHUNK - 1];
     EACH_OF_GROUP(tile, K_PAD / ROWS * (SLICE / LANES)) {
-      const int d0 = tile / (SLICE / LANES) * ROWS, c0 = tile % (SLICE / LANES) * LANES;
+      const int d0 = tile_row(tile, SLICE), c0 = tile_column(tile, SLICE);
       lanes acc[ROWS], less[ROWS];
       zero(less);
       add_product(less, w + row * K_PAD + d0, 1, K_PAD, d_u + row * V_PAD + s0 + c0, V_PAD, CHUNK);
@@ -113,7 +113,7 @@ INLINED void add_rows(__global float* out, __global const float* x,
                       bool transposed, __global const float* y,
                       __global const float* scale) {
   EACH_OF_GROUP(tile, CHUNK / ROWS * (K_PAD / LANES)) {
-    const int i0 = tile / (K_PAD / LANES) * ROWS, c0 = tile % (K_PAD / LANES) * LANES;
+    const int i0 = tile_row(tile, K_PAD), c0 = tile_column(tile, K_PAD);
     lanes acc[ROWS];
     for (int r = 0; r < ROWS; ++r) acc[r] = LOAD(out + (size_t)(i0 + r) * K_PAD + c0);
     __global const float* from = y + (size_t)(transposed ? i0 : 0) * K_PAD + c0;
@@ -172,7 +172,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void delta_rule_back
     __global const float* log_decay = gates + row;
     __global const float* beta = gates + one + row;
     EACH_OF_GROUP(tile, CHUNK / ROWS * (V_PAD / LANES)) {
-      const int j0 = tile / (V_PAD / LANES) * ROWS, c0 = tile % (V_PAD / LANES) * LANES;
+      const int j0 = tile_row(tile, V_PAD), c0 = tile_column(tile, V_PAD);
       lanes acc[ROWS];
       zero(acc);
       add_product(acc, inverse + at_c + j0 * CHUNK + j0, 1, CHUNK, d_u + at_v + j0 * V_PAD + c0,
