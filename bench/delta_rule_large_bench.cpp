@@ -76,7 +76,7 @@ void training(OpBench& bench, std::int64_t T, const DeltaRuleHeads& heads, DType
   const Cost forward = delta_rule_cost(T, heads, type);
   const Cost backward = delta_rule_backward_cost(T, heads, type);
   bench.cost = {forward.flops + backward.flops, forward.bytes + backward.bytes};
-  bench.tolerance = type == DType::f32 ? 1e-4 : 2e-2;
+  bench.tolerance = 1e-4;
   bench.record([&](BufferSet& set) {
     const DeltaRuleInputs in = problem.inputs(set);
     const Tensor y = bulk_output(set, problem.dy.shape(), type);
@@ -93,16 +93,17 @@ void training(OpBench& bench, std::int64_t T, const DeltaRuleHeads& heads, DType
 }
 
 const bool kAdded = add_family([] {
-  if (!wants_large()) return;
+  if (!wants_large() || !has(Arithmetic::bf16)) return;
   constexpr std::int64_t kRows = 8192;
   const Shape shape{kRows, 16, 128, 128};
   const DeltaRuleHeads heads{16, 16, 128, 128};
   for (const DType type : {DType::f32, DType::bf16}) {
-    add({.op = "delta_rule_training",
-         .type = std::string(name_of(type)),
-         .shape = shape,
-         .words = {"warm"}},
-        training, kRows, heads, type);
+    const auto arithmetic = type == DType::f32 ? Arithmetic::f32 : Arithmetic::bf16;
+    add_op({.op = "delta_rule_training",
+            .type = std::string(name_of(type)),
+            .shape = shape,
+            .words = {"warm"}},
+           arithmetic, [=](OpBench& bench) { training(bench, kRows, heads, type); });
   }
 });
 

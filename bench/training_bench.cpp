@@ -4,9 +4,6 @@
 // CLORA_BENCH_FOLDER is set, the same for the model in that folder, with bf16 in place of q4_1
 // (bench/report/random_model.py creates such models of any size): adapters of rank 16, gradients
 // clipped.
-//
-// CLORA_BENCH_PROFILE=1 prints the device time by op of one more step or reply after each bench (it
-// slows the device down a little).
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -26,7 +23,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-bool wants_profile() { return std::getenv("CLORA_BENCH_PROFILE") != nullptr; }
 double seconds_of(const std::function<void()>& work) {
   const auto begin = Clock::now();
   work();

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <iostream>
 #include <limits>
 
 #include "clora/ops/quant/quant.hpp"
@@ -155,6 +156,15 @@ void OpBench::time(benchmark::State& state) {
   const double used = static_cast<double>(std::clock() - processor) / CLOCKS_PER_SEC;
   const double core_seconds = used / static_cast<double>(ops * seconds.size());
   report(state, std::move(seconds), core_seconds);
+  if (batch_ && wants_profile()) print_profile();
+}
+
+void OpBench::print_profile() {
+  Profiler& profiler = context().profiler();
+  profiler.clear();
+  batch_->submit().wait();
+  std::cerr << profiler.table(ProfileBy::op, peaks_for(arithmetic_));
+  profiler.clear();
 }
 
 void OpBench::report(benchmark::State& state, std::vector<double> seconds,

@@ -101,6 +101,7 @@ class OpBench : public Prepared {
   void choose_turns();
   double seconds_of_one_turn();
   void report(benchmark::State& state, std::vector<double> seconds, double core_seconds) const;
+  void print_profile();
   void accept(double error);
 
   Arithmetic arithmetic_;

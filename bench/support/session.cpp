@@ -1,6 +1,7 @@
 #include "bench/support/session.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <memory>
@@ -51,8 +52,11 @@ ContextConfig config_for(Arithmetic arithmetic) {
   ContextConfig config = config_from_environment();
   if (arithmetic == Arithmetic::bf16) config.precision = Precision::automatic;
   config.variant = variant_with(arithmetic, config.variant);
+  config.profile = wants_profile();
   return config;
 }
+
+bool wants_profile() { return std::getenv("CLORA_BENCH_PROFILE") != nullptr; }
 
 bool has(Arithmetic arithmetic) {
   return arithmetic == Arithmetic::f32 ||

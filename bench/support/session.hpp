@@ -10,6 +10,9 @@ namespace clora::bench {
 // The configuration of the environment with this arithmetic, whatever variant the environment
 // names.
 ContextConfig config_for(Arithmetic arithmetic);
+// CLORA_BENCH_PROFILE: benches print the device time by op of one more run; the Contexts' queues
+// have profiling, which slows the device down a little.
+bool wants_profile();
 // Whether the environment's device and variant support it; always true for f32.
 bool has(Arithmetic arithmetic);
 

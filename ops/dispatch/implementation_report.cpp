@@ -10,6 +10,7 @@
 #include "clora/ops/lora_linear/lora_linear.hpp"
 #include "clora/ops/loss/cross_entropy.hpp"
 #include "clora/ops/quant/quant.hpp"
+#include "clora/ops/recurrent/delta_rule.hpp"
 #include "clora/ops/rowwise/add.hpp"
 #include "clora/ops/rowwise/cast.hpp"
 #include "clora/ops/rowwise/dropout.hpp"
@@ -75,6 +76,23 @@ class TypicalOps {
         [this](Shape shape, DType type, std::string_view) { return tensor(shape, type); });
     record_grouped_gemm(batch_, activation({routing.plan.slot_count(), F}), activation({T, D}),
                         ExpertRows::of_entries, {weight({X * F, D}, DType::bf16)}, routing.plan);
+  }
+  DeltaRuleInputs delta_rule_inputs() {
+    const DeltaRuleHeads heads{G, H, E, E};
+    return {.heads = heads,
+            .qkv = activation({T, heads.width()}),
+            .a = activation({T, H}),
+            .b = activation({T, H}),
+            .rate = f32({H}),
+            .dt_bias = f32({H}),
+            .rows = i32(T)};
+  }
+  void delta_rule() { record_delta_rule(batch_, activation({T, H * E}), delta_rule_inputs()); }
+  void delta_rule_backward() {
+    const DeltaRuleInputs in = delta_rule_inputs();
+    record_delta_rule_backward(batch_,
+                               {activation(in.qkv.shape()), activation({T, H}), activation({T, H})},
+                               activation({T, H * E}), in);
   }
   void lora_gradient() {
     record_gradient(batch_, {.out = f32({R, D}), .s = activation({T, R}), .x = activation({T, D})});
@@ -208,6 +226,8 @@ constexpr TypicalOp kTypical[] = {
     {"attention", "one row, heads of 64", &TypicalOps::attention_of_one_row},
     {"attention", "512 rows, heads of 64, soft cap", &TypicalOps::capped_attention},
     {"attention_backward", "512 rows, heads of 64", &TypicalOps::attention_backward},
+    {"delta_rule", "512 rows, heads of 64", &TypicalOps::delta_rule},
+    {"delta_rule_backward", "512 rows, heads of 64", &TypicalOps::delta_rule_backward},
     {"cache_append", "", &TypicalOps::cache_append},
     {"grouped_gemm", "512 rows, 2 of 8 experts, bf16 weights", &TypicalOps::grouped_gemm},
     {"lora_gradient", "512 rows, rank 16", &TypicalOps::lora_gradient},

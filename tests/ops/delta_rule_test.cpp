@@ -70,6 +70,7 @@ std::vector<Case> cases() {
   all.emplace_back(kSmall, std::vector{70, 1, 57, 3, 40});
   all.emplace_back(DeltaRuleHeads{2, 2, 17, 33}, std::vector{30, 100, 65}, DType::f32, 8.0F);
   all.emplace_back(DeltaRuleHeads{1, 2, 64, 128}, std::vector{129});
+  all.emplace_back(DeltaRuleHeads{2, 4, 128, 120}, std::vector{90, 40, 200});
   std::erase_if(all, [](const Case& c) { return !test::affords(c.rows() * c.p.heads.width()); });
   return all;
 }
@@ -112,8 +113,8 @@ TEST_P(DeltaRuleTest, InChunksIsTheRecurrenceWithinDocuments) {
   for (const Case& c : cases()) {
     const Output y(context(), c.out());
     run([&](Batch& batch) { record_delta_rule(batch, y.tensor(), inputs(c)); });
-    test::expect_close(y.values(), DeltaRule(c.p, c.x).forward(), test::tolerance_of(256),
-                       c.text());
+    test::expect_close(y.values(), DeltaRule(c.p, c.x).forward(),
+                       test::product_tolerance_of(GetParam(), 256), c.text());
   }
 }
 
@@ -127,7 +128,7 @@ TEST_P(DeltaRuleTest, BackwardInChunksIsTheGradientThroughTimeAndOverwrites) {
       }
     });
     const DeltaRuleValues want = DeltaRule(c.p, c.x).backward(test::to_double(c.dy));
-    const double tolerance = test::tolerance_of(1024);
+    const double tolerance = test::product_tolerance_of(GetParam(), 1024);
     test::expect_close(dqkv.values(), want.qkv, tolerance, c.text() + " dqkv");
     test::expect_close(da.values(), want.a, tolerance, c.text() + " da");
     test::expect_close(db.values(), want.b, tolerance, c.text() + " db");

@@ -1,12 +1,16 @@
-// The scratch and the kernels of delta_rule, for its forward and its backward. Private to ops/.
+// The scratch and the portable kernels of delta_rule (cl/recurrent/delta_rule.cl), for its forward
+// and its backward.
 #pragma once
 
 #include <string_view>
 #include <vector>
 
-#include "clora/ops/recurrent/delta_rule.hpp"
+#include "ops/recurrent/delta_rule_calls.hpp"
 
 namespace clora {
+
+inline constexpr std::string_view kDeltaRulePortable = "delta_rule.cl";
+inline constexpr std::string_view kDeltaRuleBackwardPortable = "delta_rule_backward.cl";
 
 // The -D options, sizes and grids of one call. All launches of a call have the same.
 class DeltaRulePlan {
@@ -36,9 +40,6 @@ struct DeltaRuleScratch {
   Tensor q, k, v, gates, w, u, inverse, scores, states;
 };
 
-// Throws unless the tensors fit.
-void require_delta_rule(const DeltaRuleInputs& in, std::string_view rows_name);
-
 // Records the forward up to its states. state: that of a cached call, or empty.
 DeltaRuleScratch record_delta_rule_states(Batch& batch, const DeltaRulePlan& plan,
                                           const DeltaRuleInputs& in, const Tensor& state);
@@ -51,5 +52,8 @@ struct DeltaRuleGather {
 };
 Tensor record_delta_rule_gather(Batch& batch, const DeltaRulePlan& plan,
                                 const DeltaRuleGather& gather, std::string_view name);
+
+void record_delta_rule_portable(Batch& batch, const DeltaRuleForward& forward);
+void record_delta_rule_backward_portable(Batch& batch, const DeltaRuleBackward& backward);
 
 }  // namespace clora

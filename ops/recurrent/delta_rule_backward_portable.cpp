@@ -1,27 +1,12 @@
+// cl/recurrent/delta_rule_backward.cl
 #include <cmath>
 
-#include "ops/activations.hpp"
-#include "ops/recurrent/delta_rule_kernels.hpp"
-#include "ops/tensor_overlap.hpp"
-#include "runtime/fail.hpp"
+#include "ops/recurrent/delta_rule_portable.hpp"
 
 namespace clora {
 namespace {
 
-constexpr std::string_view kFile = "delta_rule_backward.cl";
-
-void require_gradients(const DeltaRuleGradients& d, const Tensor& dy, const DeltaRuleInputs& in) {
-  const DType type = in.qkv.type();
-  require_tensor("delta_rule", "dy", dy, {in.qkv.shape()[0], in.heads.values()}, type);
-  require_tensor("delta_rule", "dqkv", d.dqkv, in.qkv.shape(), type);
-  require_tensor("delta_rule", "da", d.da, in.a.shape(), type);
-  require_tensor("delta_rule", "db", d.db, in.b.shape(), type);
-  for (const Tensor& output : {d.dqkv, d.da, d.db}) {
-    for (const Tensor& input : {in.qkv, in.a, in.b, dy}) {
-      require(!overlap(output, input), "delta_rule: a gradient must overlap no input");
-    }
-  }
-}
+constexpr std::string_view kFile = kDeltaRuleBackwardPortable;
 
 // The gradients of the forward's scratch.
 struct Gradients {
@@ -105,12 +90,9 @@ class Backward {
 
 }  // namespace
 
-void record_delta_rule_backward(Batch& batch, const DeltaRuleGradients& d, const Tensor& dy,
-                                const DeltaRuleInputs& in) {
-  require_delta_rule(in, "first");
-  require_gradients(d, dy, in);
-  const DeltaRulePlan plan(batch.context(), in, false);
-  Backward(batch, plan, in).record(d, dy);
+void record_delta_rule_backward_portable(Batch& batch, const DeltaRuleBackward& backward) {
+  const DeltaRulePlan plan(batch.context(), backward.in, false);
+  Backward(batch, plan, backward.in).record(backward.out, backward.dy);
 }
 
 }  // namespace clora
