@@ -24,10 +24,21 @@ const char* cpu_refusal(const Context&, const GroupedProduct& p) {
   return p.is_f32() ? nullptr : "it is for f32 activations";
 }
 
+const char* skinny_cpu_refusal(const Context& context, const GroupedProduct& p) {
+  if (const char* refusal = cpu_refusal(context, p)) return refusal;
+  return grouped_few_rows_refusal(context, p);
+}
+
 constexpr GroupedImplementation kImplementations[] = {
     {"matrix", kGroupedMatrix, needs_any_matrix_unit, grouped_matrix_refusal, grouped_matrix_passed,
      record_grouped_matrix},
+    {"skinny_cpu", kGroupedSkinnyCpu, needs_cpu, skinny_cpu_refusal, grouped_skinny_cpu_passed,
+     record_grouped_skinny_cpu},
     {"cpu", kGroupedCpu, needs_cpu, cpu_refusal, grouped_cpu_passed, record_grouped_cpu},
+    {"skinny_ptx", kGroupedSkinny, needs_ptx, grouped_few_rows_refusal, grouped_skinny_ptx_passed,
+     record_grouped_skinny_ptx},
+    {"skinny", kGroupedSkinny, needs_nothing, grouped_few_rows_refusal, needs_no_test,
+     record_grouped_skinny},
     {"portable", kGroupedPortable, needs_nothing, refuses_nothing, needs_no_test,
      record_grouped_portable},
 };

@@ -1,4 +1,4 @@
-// cl/experts/grouped_gemm_cpu.cl
+// cl/experts/grouped_gemm_cpu.cl and grouped_gemm_skinny_cpu.cl
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,8 @@ namespace {
 
 // Groups for each compute unit, so that experts of different numbers of rows are balanced.
 constexpr std::uint32_t kGroupsPerUnit = 16;
-constexpr std::uint32_t kStepsAtOnce = 32;  // of an expanded weight: block_steps is a multiple
+constexpr std::uint32_t kColumnsAtOnce = 16;  // of few rows
+constexpr std::uint32_t kStepsAtOnce = 32;    // of an expanded weight: block_steps is a multiple
 
 GroupedProblem problem_of(const GroupedProduct& p) {
   const bool gathers = p.rows == ExpertRows::of_entries;
@@ -43,6 +44,34 @@ GroupedShare share_of(const GroupedProduct& p, const GemmTiles& tiles, std::uint
           .block_steps = block_steps};
 }
 
+// The launch of a kernel whose groups own shares of an expert's columns; the last ones write zeros.
+Launch launch_of(const GroupedProduct& p, Kernel kernel, std::uint32_t shares) {
+  const auto experts = static_cast<std::size_t>(p.plan.active.elements());
+  return {std::move(kernel), single_item_groups(shares, experts + 1), p.cost(),
+          p.backward ? "grouped_gemm/backward" : "grouped_gemm/forward"};
+}
+
+template <class... Shares>
+void launch_product(Batch& batch, Launch launch, const GroupedProduct& p, const Shares&... shares) {
+  const ExpertLowRank& term = p.low_rank;
+  batch.launch(std::move(launch), p.y, p.x, p.w(), or_else(p.matrices.offsets, p.x),
+               or_else(term.s, p.x), or_else(term.u, p.x), or_else(term.offsets, p.x),
+               p.plan.entries, p.plan.counts, p.plan.begins, p.plan.active, by_value(problem_of(p)),
+               shares...);
+}
+
+// Entries of `rows` rows of 5 experts, two of each row.
+Routing test_routing(SelfTest& test, std::int64_t rows) {
+  constexpr std::int64_t kExperts = 5;
+  Batch& batch = test.batch();
+  Routing routing =
+      make_routing({rows, kExperts, 2}, [&](Shape shape, DType type, std::string_view text) {
+        return batch.temporary(shape, type, text);
+      });
+  record_router(batch, routing, test.input({rows, kExperts}), RouterWeights::normalised);
+  return routing;
+}
+
 }  // namespace
 
 void record_grouped_cpu(Batch& batch, const GroupedProduct& p) {
@@ -54,36 +83,59 @@ void record_grouped_cpu(Batch& batch, const GroupedProduct& p) {
   tiles.define(defines);
   define_cpu_vectors(defines, context.device());
   const std::uint32_t panels = divide_up(u32(p.columns()), GemmTiles::kColumns);
-  const auto experts = static_cast<std::size_t>(p.plan.active.elements());
-  Launch launch{context.kernel(kGroupedCpu, "grouped_gemm", defines),
-                single_item_groups(divide_up(panels, share.panels_per_group), experts + 1),
-                p.cost(), p.backward ? "grouped_gemm/backward" : "grouped_gemm/forward"};
-  const ExpertLowRank& term = p.low_rank;
-  batch.launch(std::move(launch), p.y, p.x, p.w(), or_else(p.matrices.offsets, p.x),
-               or_else(term.s, p.x), or_else(term.u, p.x), or_else(term.offsets, p.x),
-               p.plan.entries, p.plan.counts, p.plan.begins, p.plan.active, by_value(problem_of(p)),
-               by_value(share), LocalMemory{tiles.scratch_bytes()});
+  launch_product(batch,
+                 launch_of(p, context.kernel(kGroupedCpu, "grouped_gemm", defines),
+                           divide_up(panels, share.panels_per_group)),
+                 p, by_value(share), LocalMemory{tiles.scratch_bytes()});
 }
 
-// 31 rows of 5 experts, two of each row; both directions.
+// Both directions.
 bool grouped_cpu_passed(Context& context, const GroupedProduct& p) {
   const Tensor& w = p.w();
   const std::string name = fmt::format("grouped_gemm {}", weight_name(w));
   return passed_self_test(context, {kGroupedCpu, name}, [&](SelfTest& test) {
-    constexpr std::int64_t kExperts = 5, kRows = 31, kWidth = 256;
+    constexpr std::int64_t kRows = 31, kWidth = 256;
     Batch& batch = test.batch();
-    const Routing routing =
-        make_routing({kRows, kExperts, 2}, [&](Shape shape, DType type, std::string_view text) {
-          return batch.temporary(shape, type, text);
-        });
-    record_router(batch, routing, test.input({kRows, kExperts}), RouterWeights::normalised);
-    const ExpertMatrices matrices{test.weights({kExperts * kWidth, kWidth}, w.type(), w.layout())};
+    const Routing routing = test_routing(test, kRows);
+    const ExpertMatrices matrices{
+        test.weights({routing.plan.experts() * kWidth, kWidth}, w.type(), w.layout())};
     const Tensor y = test.output({routing.plan.slot_count(), kWidth});
     const Tensor dx = test.output(y.shape());
     record_grouped_gemm(batch, y, test.input({kRows, kWidth}), ExpertRows::of_entries, matrices,
                         routing.plan);
     record_grouped_gemm_backward(batch, dx, test.input(y.shape()), matrices, routing.plan,
                                  Accumulate::no);
+  });
+}
+
+void record_grouped_skinny_cpu(Batch& batch, const GroupedProduct& p) {
+  Context& context = batch.context();
+  Defines defines;
+  set_weight_type(defines, p.w());
+  defines.set("ROWS_AT_ONCE", kColumnsAtOnce);
+  define_cpu_vectors(defines, context.device());
+  const std::uint32_t parts = divide_up(u32(p.columns()), kColumnsAtOnce);
+  const std::uint32_t units = std::max(1U, context.device().compute_units);
+  const std::uint32_t wanted = divide_up(kGroupsPerUnit * units, u32(p.plan.active.elements()));
+  const std::uint32_t of_group = divide_up(parts, std::min(parts, wanted));
+  launch_product(batch,
+                 launch_of(p, context.kernel(kGroupedSkinnyCpu, "grouped_gemm_skinny", defines),
+                           divide_up(parts, of_group)),
+                 p, of_group * kColumnsAtOnce);
+}
+
+// Experts of one row, of several, and of more than are multiplied at once.
+bool grouped_skinny_cpu_passed(Context& context, const GroupedProduct& p) {
+  const Tensor& w = p.w();
+  const std::string name = fmt::format("grouped_gemm_skinny {}", weight_name(w));
+  return passed_self_test(context, {kGroupedSkinnyCpu, name}, [&](SelfTest& test) {
+    constexpr std::int64_t kRows = 9, kWidth = 256;
+    const Routing routing = test_routing(test, kRows);
+    const ExpertMatrices matrices{
+        test.weights({routing.plan.experts() * kWidth, kWidth}, w.type(), w.layout())};
+    record_grouped_gemm(test.batch(), test.output({routing.plan.slot_count(), kWidth}),
+                        test.input({kRows, kWidth}), ExpertRows::of_entries, matrices,
+                        routing.plan);
   });
 }
 

@@ -23,12 +23,12 @@ struct Sizes {
   RoutingSize routing;
   std::int64_t n, k;
 };
-// Tiles of 16, 32, 64 and 128 rows; widths of 1, primes, around tiles of 16, 32, 64 and 128 columns
-// and of 8, 16 and 640 steps.
+// Tiles of 4, 16, 32, 64 and 128 rows; widths of 1, primes, around tiles of 16, 32, 64 and 128
+// columns and of 8, 16 and 640 steps.
 constexpr Sizes kSizes[] = {
-    {{1, 1, 1}, 1, 1},     {{1, 8, 3}, 64, 64},    {{16, 5, 2}, 37, 23},  {{13, 40, 2}, 33, 65},
-    {{67, 6, 2}, 15, 31},  {{130, 4, 1}, 65, 17},  {{150, 4, 3}, 129, 8}, {{450, 3, 2}, 24, 100},
-    {{700, 5, 1}, 48, 16}, {{20, 4, 2}, 40, 1300},
+    {{1, 1, 1}, 1, 1},     {{1, 8, 3}, 64, 64},    {{16, 5, 2}, 37, 23},   {{13, 40, 2}, 33, 65},
+    {{67, 6, 2}, 15, 31},  {{130, 4, 1}, 65, 17},  {{150, 4, 3}, 129, 8},  {{450, 3, 2}, 24, 100},
+    {{700, 5, 1}, 48, 16}, {{20, 4, 2}, 40, 1300}, {{9, 24, 8}, 67, 1304}, {{7, 40, 5}, 16, 320},
 };
 
 // Each type is programs of its own: bf16 for a few sizes.
@@ -52,6 +52,7 @@ class GroupedGemm : public test::OpTest {
     });
     return routing;
   }
+  void expect_products(const Sizes& sizes, DType type, ExpertRows rows);
   Tensor u32(const std::vector<std::uint32_t>& values) {
     return context().upload<std::uint32_t>({std::ssize(values)}, DType::u32, values,
                                            MemoryTag::scratch);
@@ -101,52 +102,59 @@ std::span<const double> row_of(const std::vector<double>& x, std::size_t row, st
   return std::span(x).subspan(row * at(width), at(width));
 }
 
-TEST_P(GroupedGemm, MultipliesEachSlotWithItsExpertAndItsAdapter) {
+void GroupedGemm::expect_products(const Sizes& sizes, DType type, ExpertRows rows) {
   constexpr std::int64_t kRank = 5;
-  for (const auto& [size, n, k] : kSizes) {
+  const auto& [size, n, k] = sizes;
+  const bool gathers = rows == ExpertRows::of_entries;
+  const Routing routing = route(size);
+  const HostPlan plan(context(), routing.plan);
+  const std::int64_t slots = routing.plan.slot_count(), x_rows = gathers ? size.rows : slots;
+  auto x = test::random_values(at(x_rows * k), 5);
+  auto w = test::random_values(at(size.experts * n * k), 6);
+  auto s = test::random_values(at(slots * kRank), 7);
+  const FlatMatrices u(size.experts, {kRank, n}, 8);
+  const Tensor inputs = test::upload_as(context(), type, {x_rows, k}, x);
+  const Tensor weights = test::upload_as(context(), type, {size.experts * n, k}, w);
+  const ExpertLowRank term{test::upload(context(), {slots, kRank}, s),
+                           test::upload(context(), {std::ssize(u.values)}, u.values),
+                           u32(u.offsets), 0.5F};
+  const Output plain(context(), {slots, n}, type), adapted(context(), {slots, n}, type);
+  run([&](Batch& batch) {
+    record_grouped_gemm(batch, plain.tensor(), inputs, rows, {weights}, routing.plan, {}, 2);
+    record_grouped_gemm(batch, adapted.tensor(), inputs, rows, {weights}, routing.plan, term);
+  });
+  std::vector<double> want, want_adapted;
+  const auto xs = test::to_double(x), ws = test::to_double(w), ss = test::to_double(s);
+  const auto of_slots = slots_of(plan, routing, gathers);
+  for (std::size_t slot = 0; slot < of_slots.size(); ++slot) {
+    std::vector<double> y(at(n)), term_of_row(at(n));
+    if (of_slots[slot]) {
+      const auto [row, expert] = *of_slots[slot];
+      y = reference::product_of_row(row_of(xs, row, k),
+                                    std::span(ws).subspan(expert * at(n * k), at(n * k)), false);
+      if (u.has(expert)) {
+        term_of_row = reference::product_of_row(row_of(ss, slot, kRank), u.of(expert), true);
+      }
+    }
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      want.push_back(2 * y[i]);
+      want_adapted.push_back(y[i] + 0.5 * term_of_row[i]);
+    }
+  }
+  const double tolerance =
+      test::product_tolerance_of(GetParam(), at(k + kRank)) + test::rounding_of(type);
+  test::expect_close(plain.values(), want, tolerance, "plain");
+  test::expect_close(adapted.values(), want_adapted, tolerance, "adapted");
+}
+
+TEST_P(GroupedGemm, MultipliesEachSlotWithItsExpertAndItsAdapter) {
+  for (const Sizes& sizes : kSizes) {
+    const auto& [size, n, k] = sizes;
     if (!test::affords(size.rows * size.used * n * k)) continue;
     for (const DType type : types_for(size)) {
-      const Routing routing = route(size);
-      const HostPlan plan(context(), routing.plan);
-      const std::int64_t slots = routing.plan.slot_count();
-      auto x = test::random_values(at(size.rows * k), 5);
-      auto w = test::random_values(at(size.experts * n * k), 6);
-      auto s = test::random_values(at(slots * kRank), 7);
-      const FlatMatrices u(size.experts, {kRank, n}, 8);
-      const Tensor inputs = test::upload_as(context(), type, {size.rows, k}, x);
-      const Tensor weights = test::upload_as(context(), type, {size.experts * n, k}, w);
-      const ExpertLowRank term{test::upload(context(), {slots, kRank}, s),
-                               test::upload(context(), {std::ssize(u.values)}, u.values),
-                               u32(u.offsets), 0.5F};
-      const Output plain(context(), {slots, n}, type), adapted(context(), {slots, n}, type);
-      run([&](Batch& batch) {
-        record_grouped_gemm(batch, plain.tensor(), inputs, ExpertRows::of_entries, {weights},
-                            routing.plan, {}, 2);
-        record_grouped_gemm(batch, adapted.tensor(), inputs, ExpertRows::of_entries, {weights},
-                            routing.plan, term);
-      });
-      std::vector<double> want, want_adapted;
-      const auto xs = test::to_double(x), ws = test::to_double(w), ss = test::to_double(s);
-      const auto of_slots = slots_of(plan, routing, true);
-      for (std::size_t slot = 0; slot < of_slots.size(); ++slot) {
-        std::vector<double> y(at(n)), term_of_row(at(n));
-        if (of_slots[slot]) {
-          const auto [row, expert] = *of_slots[slot];
-          y = reference::product_of_row(
-              row_of(xs, row, k), std::span(ws).subspan(expert * at(n * k), at(n * k)), false);
-          if (u.has(expert)) {
-            term_of_row = reference::product_of_row(row_of(ss, slot, kRank), u.of(expert), true);
-          }
-        }
-        for (std::size_t i = 0; i < y.size(); ++i) {
-          want.push_back(2 * y[i]);
-          want_adapted.push_back(y[i] + 0.5 * term_of_row[i]);
-        }
+      for (const ExpertRows rows : {ExpertRows::of_entries, ExpertRows::of_slots}) {
+        expect_products(sizes, type, rows);
       }
-      const double tolerance =
-          test::product_tolerance_of(GetParam(), at(k + kRank)) + test::rounding_of(type);
-      test::expect_close(plain.values(), want, tolerance, "plain");
-      test::expect_close(adapted.values(), want_adapted, tolerance, "adapted");
     }
   }
 }
@@ -266,21 +274,30 @@ TEST_P(GroupedGemm, AddsTheGradientsOfTheAdapterOfEachExpert) {
   }
 }
 
-// In the layouts in which models are loaded, against the same matrix in f32.
-TEST_P(GroupedGemm, ReadsWeightsOfEveryType) {
-  constexpr RoutingSize kSize{37, 4, 2};
+// In the layouts in which models are loaded, against the same matrix in f32; of few rows of each
+// expert, and of many.
+class WeightTypes : public GroupedGemm {
+ protected:
+  void expect_as_f32(const RoutingSize& size);
+};
+INSTANTIATE_TEST_SUITE_P(Variants, WeightTypes, test::all_variants(), test::variant_name);
+
+TEST_P(WeightTypes, OfEachKindAreRead) { expect_as_f32({37, 4, 2}); }
+TEST_P(WeightTypes, OfEachKindAreReadForFewRows) { expect_as_f32({5, 4, 2}); }
+
+void WeightTypes::expect_as_f32(const RoutingSize& size) {
   constexpr std::int64_t kWidth = 256;
-  CLORA_SKIP_UNLESS_AFFORDED(kSize.rows * kSize.used * kWidth * kWidth);
-  const Routing routing = route(kSize);
+  if (!test::affords(size.rows * size.used * kWidth * kWidth)) return;
+  const Routing routing = route(size);
   const std::int64_t slots = routing.plan.slot_count();
-  const auto x = test::random_values(at(kSize.rows * kWidth), 5);
+  const auto x = test::random_values(at(size.rows * kWidth), 5);
   const auto dy = test::random_values(at(slots * kWidth), 6);
-  const Tensor inputs = test::upload(context(), {kSize.rows, kWidth}, x);
+  const Tensor inputs = test::upload(context(), {size.rows, kWidth}, x);
   const Tensor gradients = test::upload(context(), {slots, kWidth}, dy);
   for (const DType type :
        {DType::f32, DType::f16, DType::bf16, DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1,
         DType::q8_0, DType::q4_k, DType::q5_k, DType::q6_k}) {
-    const Shape shape{kSize.experts * kWidth, kWidth};
+    const Shape shape{size.experts * kWidth, kWidth};
     const WeightForm form = preferred_form(context(), {kWidth, kWidth}, type);
     const Tensor w = test::random_weights(type, shape[0], shape[1], 7).upload(context(), form);
     const Tensor plain = context().allocate(shape, DType::f32, MemoryTag::scratch);
