@@ -25,21 +25,6 @@
 //! clc: build TILE_ROWS=16 TILE_COLUMNS=64 STEPS=16 ITEM_ROWS=4 ITEM_COLUMNS=4 X_TYPE=bf16
 //!     Y_TYPE=bf16 K_OF_FOURS N_OF_FOURS W_OFFSETS GATHER WEIGHT_TYPE=WEIGHT_F32
 //! clc: budget on gfx90a registers<=168 spills=0
-#define VEC_SIZE 4
-#define ITEMS_ACROSS (TILE_COLUMNS / ITEM_COLUMNS)
-#include "activations.clh"
-#include "gemm/register_tile.clh"
-#include "quant/quant_vec4.clh"
-
-#if !defined(TILE_COLUMNS) || !defined(ITEM_COLUMNS)
-#error "TILE_COLUMNS and ITEM_COLUMNS, of the tile and of an item's sums, are required"
-#endif
-#if !defined(X_TYPE) || !defined(Y_TYPE)
-#error "X_TYPE and Y_TYPE, f32, bf16 or f16, are required"
-#endif
-#ifndef BACKWARD
-#define BACKWARD 0
-#endif
 #ifdef GATHER
 #define OPERANDS_OF_ROWS      \
   __global const int* entries; \
