@@ -65,7 +65,7 @@ class Recording {
   bool trains() const noexcept { return options_.trains; }
   DType type() const noexcept { return options_.type; }
   const Adapter* adapter() const noexcept { return options_.adapter; }  // null: none
-  float epsilon() const { return static_cast<float>(model_.config().rms_norm_epsilon); }
+  float epsilon() const { return static_cast<float>(model_.config().norm_epsilon); }
   // nullptr without a cache.
   const CacheTensors* cache(std::size_t index) const;
   // Adapter gradients that await a flush at the end of the backward.
