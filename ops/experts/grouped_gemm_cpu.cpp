@@ -1,4 +1,4 @@
-// cl/experts/grouped_gemm_cpu.cl and grouped_gemm_skinny_cpu.cl
+// cl/experts/grouped_gemm_cpu.cl, grouped_gemm_bf16_cpu.cl and grouped_gemm_skinny_cpu.cl
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ GroupedProblem problem_of(const GroupedProduct& p) {
 
 GroupedShare share_of(const GroupedProduct& p, const GemmTiles& tiles, std::uint32_t units) {
   const std::uint32_t panels = divide_up(u32(p.columns()), GemmTiles::kColumns);
-  const std::uint32_t steps = round_up(u32(p.k() + p.rank()), kStepsAtOnce);
+  const std::uint32_t steps = round_up(u32(round_up(p.k(), 2) + p.rank()), kStepsAtOnce);
   const std::uint32_t block_steps = std::min(steps, tiles.block_steps);
   const std::uint32_t groups = divide_up(kGroupsPerUnit * units, u32(p.plan.active.elements()));
   return {.panels_per_group = divide_up(panels, std::min(panels, groups)),
@@ -72,40 +72,58 @@ Routing test_routing(SelfTest& test, std::int64_t rows) {
   return routing;
 }
 
-}  // namespace
-
-void record_grouped_cpu(Batch& batch, const GroupedProduct& p) {
+void record_tiles(Batch& batch, const GroupedProduct& p, bool bf16) {
   Context& context = batch.context();
-  const GemmTiles tiles = gemm_tiles(context.device());
+  const GemmTiles tiles = bf16 ? gemm_bf16_tiles(context.device(), context.capabilities())
+                               : gemm_tiles(context.device());
   const GroupedShare share = share_of(p, tiles, std::max(1U, context.device().compute_units));
   Defines defines;
   set_weight_type(defines, p.w());
   tiles.define(defines);
-  define_cpu_vectors(defines, context.device());
+  if (!bf16) define_cpu_vectors(defines, context.device());
+  if (bf16 && context.capabilities().amx) defines.set("AMX");
   const std::uint32_t panels = divide_up(u32(p.columns()), GemmTiles::kColumns);
-  launch_product(batch,
-                 launch_of(p, context.kernel(kGroupedCpu, "grouped_gemm", defines),
-                           divide_up(panels, share.panels_per_group)),
-                 p, by_value(share), LocalMemory{tiles.scratch_bytes()});
+  launch_product(
+      batch,
+      launch_of(p, context.kernel(bf16 ? kGroupedBf16Cpu : kGroupedCpu, "grouped_gemm", defines),
+                divide_up(panels, share.panels_per_group)),
+      p, by_value(share), LocalMemory{tiles.scratch_bytes()});
 }
 
 // Both directions.
+void test_tiles(SelfTest& test, const Tensor& w) {
+  constexpr std::int64_t kRows = 31, kWidth = 256;
+  Batch& batch = test.batch();
+  const Routing routing = test_routing(test, kRows);
+  const ExpertMatrices matrices{
+      test.weights({routing.plan.experts() * kWidth, kWidth}, w.type(), w.layout())};
+  const Tensor y = test.output({routing.plan.slot_count(), kWidth});
+  const Tensor dx = test.output(y.shape());
+  record_grouped_gemm(batch, y, test.input({kRows, kWidth}), ExpertRows::of_entries, matrices,
+                      routing.plan);
+  record_grouped_gemm_backward(batch, dx, test.input(y.shape()), matrices, routing.plan,
+                               Accumulate::no);
+}
+
+}  // namespace
+
+void record_grouped_cpu(Batch& batch, const GroupedProduct& p) { record_tiles(batch, p, false); }
+
+void record_grouped_bf16_cpu(Batch& batch, const GroupedProduct& p) {
+  record_tiles(batch, p, true);
+}
+
 bool grouped_cpu_passed(Context& context, const GroupedProduct& p) {
-  const Tensor& w = p.w();
-  const std::string name = fmt::format("grouped_gemm {}", weight_name(w));
-  return passed_self_test(context, {kGroupedCpu, name}, [&](SelfTest& test) {
-    constexpr std::int64_t kRows = 31, kWidth = 256;
-    Batch& batch = test.batch();
-    const Routing routing = test_routing(test, kRows);
-    const ExpertMatrices matrices{
-        test.weights({routing.plan.experts() * kWidth, kWidth}, w.type(), w.layout())};
-    const Tensor y = test.output({routing.plan.slot_count(), kWidth});
-    const Tensor dx = test.output(y.shape());
-    record_grouped_gemm(batch, y, test.input({kRows, kWidth}), ExpertRows::of_entries, matrices,
-                        routing.plan);
-    record_grouped_gemm_backward(batch, dx, test.input(y.shape()), matrices, routing.plan,
-                                 Accumulate::no);
-  });
+  const std::string name = fmt::format("grouped_gemm {}", weight_name(p.w()));
+  return passed_self_test(context, {kGroupedCpu, name},
+                          [&](SelfTest& test) { test_tiles(test, p.w()); });
+}
+
+bool grouped_bf16_cpu_passed(Context& context, const GroupedProduct& p) {
+  const std::string name = fmt::format(
+      "grouped_gemm_{} {}", context.capabilities().amx ? "amx" : "avx512_bf16", weight_name(p.w()));
+  return passed_self_test(context, {kGroupedBf16Cpu, name, kBf16Tolerance},
+                          [&](SelfTest& test) { test_tiles(test, p.w()); });
 }
 
 void record_grouped_skinny_cpu(Batch& batch, const GroupedProduct& p) {

@@ -30,6 +30,7 @@ struct GroupedProduct {
 // The files of the kernels.
 inline constexpr std::string_view kGroupedPortable = "grouped_gemm.cl";
 inline constexpr std::string_view kGroupedCpu = "grouped_gemm_cpu.cl";
+inline constexpr std::string_view kGroupedBf16Cpu = "grouped_gemm_bf16_cpu.cl";
 inline constexpr std::string_view kGroupedSkinny = "grouped_gemm_skinny.cl";
 inline constexpr std::string_view kGroupedSkinnyCpu = "grouped_gemm_skinny_cpu.cl";
 inline constexpr std::string_view kGroupedMatrix = "grouped_gemm_matrix.cl";
@@ -38,6 +39,9 @@ void record_grouped_portable(Batch& batch, const GroupedProduct& p);
 // REQUIRES: is_f32().
 void record_grouped_cpu(Batch& batch, const GroupedProduct& p);
 bool grouped_cpu_passed(Context& context, const GroupedProduct& p);
+// The same with operands rounded to bf16. REQUIRES: bf16_dots.
+void record_grouped_bf16_cpu(Batch& batch, const GroupedProduct& p);
+bool grouped_bf16_cpu_passed(Context& context, const GroupedProduct& p);
 
 // Forward products of plans with few entries for each expert.
 const char* grouped_few_rows_refusal(const Context& context, const GroupedProduct& p);
