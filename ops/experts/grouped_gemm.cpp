@@ -30,6 +30,11 @@ const char* skinny_cpu_refusal(const Context& context, const GroupedProduct& p) 
   return grouped_few_rows_refusal(context, p);
 }
 
+const char* skinny_int8_refusal(const Context& context, const GroupedProduct& p) {
+  if (const char* refusal = skinny_cpu_refusal(context, p)) return refusal;
+  return grouped_skinny_int8_refusal(context, p);
+}
+
 // As dense products: narrow outputs, such as those of an adapter's shrink, are not rounded.
 const char* bf16_cpu_refusal(const Context& context, const GroupedProduct& p) {
   if (const char* refusal = cpu_refusal(context, p)) return refusal;
@@ -42,6 +47,8 @@ const char* bf16_cpu_refusal(const Context& context, const GroupedProduct& p) {
 constexpr GroupedImplementation kImplementations[] = {
     {"matrix", kGroupedMatrix, needs_any_matrix_unit, grouped_matrix_refusal, grouped_matrix_passed,
      record_grouped_matrix},
+    {"skinny_int8_cpu", kGroupedSkinnyCpu, needs_cpu, skinny_int8_refusal,
+     grouped_skinny_int8_passed, record_grouped_skinny_int8},
     {"skinny_cpu", kGroupedSkinnyCpu, needs_cpu, skinny_cpu_refusal, grouped_skinny_cpu_passed,
      record_grouped_skinny_cpu},
     {"bf16_cpu", kGroupedBf16Cpu, needs_bf16_cpu, bf16_cpu_refusal, grouped_bf16_cpu_passed,

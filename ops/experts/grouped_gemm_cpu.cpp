@@ -5,6 +5,7 @@
 
 #include "clora/ops/quant/quant.hpp"
 #include "ops/dispatch/cpu_vector_defines.hpp"
+#include "ops/dispatch/integer_products.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
 #include "ops/experts/grouped_gemm_kernels.hpp"
 #include "ops/experts/grouped_problem.hpp"
@@ -17,7 +18,10 @@ namespace {
 // Groups for each compute unit, so that experts of different numbers of rows are balanced.
 constexpr std::uint32_t kGroupsPerUnit = 16;
 constexpr std::uint32_t kColumnsAtOnce = 16;  // of few rows
-constexpr std::uint32_t kStepsAtOnce = 32;    // of an expanded weight: block_steps is a multiple
+constexpr std::size_t kRowsAtOnce = 4;        // the same
+// Relative to the largest output: x is rounded to 16 bits per block.
+constexpr double kInt8Tolerance = 1e-3;
+constexpr std::uint32_t kStepsAtOnce = 32;  // of an expanded weight: block_steps is a multiple
 
 GroupedProblem problem_of(const GroupedProduct& p) {
   const bool gathers = p.rows == ExpertRows::of_entries;
@@ -105,6 +109,37 @@ void test_tiles(SelfTest& test, const Tensor& w) {
                                Accumulate::no);
 }
 
+std::size_t integer_scratch(const GroupedProduct& p) { return kRowsAtOnce * int8_row_bytes(p.k()); }
+
+void record_skinny(Batch& batch, const GroupedProduct& p, IntegerDots dots) {
+  Context& context = batch.context();
+  Defines defines;
+  set_weight_type(defines, p.w());
+  defines.set("ROWS_AT_ONCE", kColumnsAtOnce);
+  define_cpu_vectors(defines, context.device());
+  const bool has_integers = dots != IntegerDots::none;
+  if (has_integers) defines.set("INTEGERS");
+  define_integer_dots(defines, dots);
+  const std::uint32_t parts = divide_up(u32(p.columns()), kColumnsAtOnce);
+  const std::uint32_t units = std::max(1U, context.device().compute_units);
+  const std::uint32_t wanted = divide_up(kGroupsPerUnit * units, u32(p.plan.active.elements()));
+  const std::uint32_t of_group = divide_up(parts, std::min(parts, wanted));
+  launch_product(batch,
+                 launch_of(p, context.kernel(kGroupedSkinnyCpu, "grouped_gemm_skinny", defines),
+                           divide_up(parts, of_group)),
+                 p, of_group * kColumnsAtOnce, LocalMemory{has_integers ? integer_scratch(p) : 1});
+}
+
+// Experts of one row, of several, and of more than are multiplied at once.
+void test_skinny(SelfTest& test, const Tensor& w) {
+  constexpr std::int64_t kRows = 9, kWidth = 256;
+  const Routing routing = test_routing(test, kRows);
+  const ExpertMatrices matrices{
+      test.weights({routing.plan.experts() * kWidth, kWidth}, w.type(), w.layout())};
+  record_grouped_gemm(test.batch(), test.output({routing.plan.slot_count(), kWidth}),
+                      test.input({kRows, kWidth}), ExpertRows::of_entries, matrices, routing.plan);
+}
+
 }  // namespace
 
 void record_grouped_cpu(Batch& batch, const GroupedProduct& p) { record_tiles(batch, p, false); }
@@ -127,34 +162,33 @@ bool grouped_bf16_cpu_passed(Context& context, const GroupedProduct& p) {
 }
 
 void record_grouped_skinny_cpu(Batch& batch, const GroupedProduct& p) {
-  Context& context = batch.context();
-  Defines defines;
-  set_weight_type(defines, p.w());
-  defines.set("ROWS_AT_ONCE", kColumnsAtOnce);
-  define_cpu_vectors(defines, context.device());
-  const std::uint32_t parts = divide_up(u32(p.columns()), kColumnsAtOnce);
-  const std::uint32_t units = std::max(1U, context.device().compute_units);
-  const std::uint32_t wanted = divide_up(kGroupsPerUnit * units, u32(p.plan.active.elements()));
-  const std::uint32_t of_group = divide_up(parts, std::min(parts, wanted));
-  launch_product(batch,
-                 launch_of(p, context.kernel(kGroupedSkinnyCpu, "grouped_gemm_skinny", defines),
-                           divide_up(parts, of_group)),
-                 p, of_group * kColumnsAtOnce);
+  record_skinny(batch, p, IntegerDots::none);
 }
 
-// Experts of one row, of several, and of more than are multiplied at once.
+void record_grouped_skinny_int8(Batch& batch, const GroupedProduct& p) {
+  record_skinny(batch, p, integer_products(batch.context()));
+}
+
 bool grouped_skinny_cpu_passed(Context& context, const GroupedProduct& p) {
+  const std::string name = fmt::format("grouped_gemm_skinny {}", weight_name(p.w()));
+  return passed_self_test(context, {kGroupedSkinnyCpu, name},
+                          [&](SelfTest& test) { test_skinny(test, p.w()); });
+}
+
+const char* grouped_skinny_int8_refusal(const Context& context, const GroupedProduct& p) {
   const Tensor& w = p.w();
-  const std::string name = fmt::format("grouped_gemm_skinny {}", weight_name(w));
-  return passed_self_test(context, {kGroupedSkinnyCpu, name}, [&](SelfTest& test) {
-    constexpr std::int64_t kRows = 9, kWidth = 256;
-    const Routing routing = test_routing(test, kRows);
-    const ExpertMatrices matrices{
-        test.weights({routing.plan.experts() * kWidth, kWidth}, w.type(), w.layout())};
-    record_grouped_gemm(test.batch(), test.output({routing.plan.slot_count(), kWidth}),
-                        test.input({kRows, kWidth}), ExpertRows::of_entries, matrices,
-                        routing.plan);
-  });
+  if (!p.matrices.offsets.empty() || w.layout() != Layout::packed || !is_quantised(w.type()))
+    return "it reads packed quantised weights";
+  if (integer_products(context) == IntegerDots::none)
+    return "it needs dot products of bytes, and precision auto";
+  const bool fits = integer_scratch(p) <= context.device().local_memory_bytes;
+  return fits ? nullptr : "rows of x exceed the local memory";
+}
+
+bool grouped_skinny_int8_passed(Context& context, const GroupedProduct& p) {
+  const std::string name = fmt::format("grouped_gemm_skinny_int8 {}", weight_name(p.w()));
+  return passed_self_test(context, {kGroupedSkinnyCpu, name, kInt8Tolerance},
+                          [&](SelfTest& test) { test_skinny(test, p.w()); });
 }
 
 }  // namespace clora

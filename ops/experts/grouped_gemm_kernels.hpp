@@ -52,6 +52,10 @@ bool grouped_skinny_ptx_passed(Context& context, const GroupedProduct& p);
 // REQUIRES: is_f32() as well.
 void record_grouped_skinny_cpu(Batch& batch, const GroupedProduct& p);
 bool grouped_skinny_cpu_passed(Context& context, const GroupedProduct& p);
+// The same in integers. The refusal is for what few rows and CPUs do not say.
+const char* grouped_skinny_int8_refusal(const Context& context, const GroupedProduct& p);
+void record_grouped_skinny_int8(Batch& batch, const GroupedProduct& p);
+bool grouped_skinny_int8_passed(Context& context, const GroupedProduct& p);
 
 // REQUIRES: no refusal. The low-rank term is a launch of the portable kernel.
 void record_grouped_matrix(Batch& batch, const GroupedProduct& p);
