@@ -1,8 +1,8 @@
 // grouped_gemm/TYPE/TxNxK/expertsUofX: the products of T rows with the matrices [N, K] of their U
 // of X experts; grouped_gemm_backward: the same with the transposed matrices. gemm/.../dense is the
 // product of T U rows with one such matrix, which has as many flops, in the same run: the ratio of
-// the two is what grouping costs.
-// router/TxX/expertsUofX: the choice of experts and the plan.
+// the two is what grouping costs. Products of few rows are measured by their share of the peak of
+// memory. router/TxX/expertsUofX: the choice of experts and the plan.
 #include <fmt/format.h>
 
 #include "bench/support/bulk.hpp"
@@ -153,6 +153,7 @@ void add_layer(Layer layer) {
 const bool kAdded = add_family([] {
   add_layer({.size = {256, 64, 8}, .n = 128, .k = 256});
   add_layer({.size = {1, 64, 8}, .n = 128, .k = 256});
+  add_layer({.size = {4, 64, 8}, .n = 128, .k = 256});
   add({.op = "router", .shape = {512, 64}, .words = {"experts8of64"}}, router,
       RoutingSize{512, 64, 8});
   if (!wants_large()) return;
@@ -160,6 +161,10 @@ const bool kAdded = add_family([] {
     add_layer({.size = {rows, 64, 8}, .n = 768, .k = 2048});
     add_layer({.size = {rows, 64, 8}, .n = 2048, .k = 768});
   }
+  for (const DType type : {DType::f16, DType::q8_0, DType::q4_k}) {  // few rows, as stored
+    add_layer({.size = {1, 64, 8}, .n = 768, .k = 2048, .type = type});
+  }
+  for (const std::int64_t rows : {4, 16}) add_layer({.size = {rows, 64, 8}, .n = 768, .k = 2048});
 });
 
 }  // namespace

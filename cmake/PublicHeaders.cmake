@@ -38,6 +38,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/decode/decode_layers.hpp
   ops/experts/combine.hpp
   ops/experts/grouped_gemm.hpp
+  ops/experts/load_balance.hpp
   ops/experts/router.hpp
   ops/gemm/bf16_rows.hpp
   ops/gemm/epilogue.hpp

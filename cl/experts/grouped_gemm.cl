@@ -25,22 +25,6 @@
 //! clc: build TILE_ROWS=16 TILE_COLUMNS=64 STEPS=16 ITEM_ROWS=4 ITEM_COLUMNS=4 X_TYPE=bf16
 //!     Y_TYPE=bf16 K_OF_FOURS N_OF_FOURS W_OFFSETS GATHER WEIGHT_TYPE=WEIGHT_F32
 //! clc: budget on gfx90a registers<=168 spills=0
-#define VEC_SIZE 4
-#define ITEMS_ACROSS (TILE_COLUMNS / ITEM_COLUMNS)
-#include "activations.clh"
-#include "experts/expert_offsets.clh"
-#include "gemm/register_tile.clh"
-#include "quant/quant_vec4.clh"
-
-#if !defined(TILE_COLUMNS) || !defined(ITEM_COLUMNS)
-#error "TILE_COLUMNS and ITEM_COLUMNS, of the tile and of an item's sums, are required"
-#endif
-#if !defined(X_TYPE) || !defined(Y_TYPE)
-#error "X_TYPE and Y_TYPE, f32, bf16 or f16, are required"
-#endif
-#ifndef BACKWARD
-#define BACKWARD 0
-#endif
 #ifdef GATHER
 #define OPERANDS_OF_ROWS      \
   __global const int* entries; \
@@ -48,6 +32,7 @@
 #define X_ROW(p, m) ((size_t)((uint)max((p).entries[m], 0) / (p).experts_of_row))
 #endif
 #include "gemm/gemm_stages.clh"
+#include "experts/expert_matrices.clh"
 
 // Stores y at row m, columns n .. n + 3 of [S, N], where they exist.
 INLINE void store_fours(__global STORED(Y_TYPE)* y, __global const int* entries, uint N, uint m,
@@ -75,20 +60,6 @@ INLINE void store_fours(__global STORED(Y_TYPE)* y, __global const int* entries,
 #endif
     STORE_ONE(Y_TYPE, y, at + i, value);
   }
-#endif
-}
-
-// The matrix of an expert; null: it has none.
-__global const uchar* matrix_of(__global const uchar* w, __global const uint* w_offsets, int expert,
-                                uint N, uint K) {
-  if (expert < 0) return 0;
-#ifdef W_OFFSETS
-  if (w_offsets[expert] == NO_OFFSET) return 0;
-  return (__global const uchar*)((__global const float*)w + w_offsets[expert]);
-#elif BACKWARD
-  return weight_row(w, (size_t)expert * K, N);
-#else
-  return weight_row(w, (size_t)expert * N, K);
 #endif
 }
 

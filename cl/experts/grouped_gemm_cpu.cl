@@ -17,36 +17,15 @@
 //! clc: build on cpu: PANEL_STEPS=4480 BLOCK_STEPS=640 STAGE_STRIDE=656
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED
 #include "cpu_builtins.clh"
-#include "experts/expert_offsets.clh"
-#include "experts/grouped_problem.clh"
 #include "gemm/cpu/gemm_tile_cpu.clh"
 #include "quant/quant_block32.clh"
 #include "gemm/cpu/gemm_packed_columns_cpu.clh"
 #include "gemm/cpu/gemm_expand_cpu.clh"
+#include "experts/expert_operands_cpu.clh"
 
 #if !defined(PANEL_STEPS) || !defined(STAGE_STRIDE)
 #error "PANEL_STEPS and STAGE_STRIDE are required"
 #endif
-
-// The operands of the rows of one expert.
-typedef struct {
-  __global const uchar* w;
-  __global const float *x, *s, *u;
-  __global const int* entries;
-  uint R;  // 0 without an adapter
-} ExpertOperands;
-
-// y[row, columns n0 to n1] = 0 of rows m to m_end.
-void store_zeros(__global float* y, uint N, uint m, uint m_end, uint n0, uint n1) {
-  for (; m < m_end; ++m) {
-    for (uint n = n0; n < n1; ++n) y[(size_t)m * N + n] = 0.0f;
-  }
-}
-
-__global const float* x_row(ExpertOperands of, GroupedProblem p, uint slot) {
-  const uint row = p.experts_of_row > 0 ? (uint)of.entries[slot] / p.experts_of_row : slot;
-  return of.x + (size_t)row * p.K;
-}
 
 // stage[i][l] = [x | s] of slot m + i at step begin + l; rows after m_end that tiles read are zeros.
 __attribute__((noinline)) void stage_slots(__local float* stage, ExpertOperands of,
@@ -106,17 +85,6 @@ void multiply_panels(__global float* y, ExpertOperands of, GroupedProblem p, Gro
   }
 }
 
-// The expert's matrix; null: it has none.
-__global const uchar* matrix_of(__global const uchar* w, __global const uint* w_offsets,
-                                GroupedProblem p, int expert) {
-  if (!p.has_w_offsets) {
-    return p.backward ? weight_row(w, (size_t)expert * p.K, p.N)
-                      : weight_row(w, (size_t)expert * p.N, p.K);
-  }
-  if (w_offsets[expert] == NO_OFFSET) return 0;
-  return (__global const uchar*)((__global const float*)w + w_offsets[expert]);
-}
-
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void grouped_gemm(
     __global float* y, __global const float* x, __global const uchar* w,
     __global const uint* w_offsets, __global const float* s, __global const float* u,
@@ -134,12 +102,9 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void grouped_gemm(
   }
   const int expert = active[number];
   if (expert < 0) return;
-  __global const uchar* matrix = matrix_of(w, w_offsets, p, expert);
-  const uint begin = begins[expert], end = matrix == 0 ? begin : begin + counts[expert];
+  const ExpertOperands of = operands_of(w, w_offsets, x, s, u, u_offsets, entries, p, expert);
+  const uint begin = begins[expert], end = of.w == 0 ? begin : begin + counts[expert];
   if (!p.accumulate) store_zeros(y, p.N, end, begins[expert + 1], n0, n1);
-  const uint offset = p.R > 0 ? u_offsets[expert] : NO_OFFSET;
-  const ExpertOperands of = {matrix, x, s, offset == NO_OFFSET ? u : u + offset, entries,
-                             offset == NO_OFFSET ? 0 : p.R};
   for (uint p0 = panel_begin; begin < end && p0 < panel_end; p0 += share.panels_at_once) {
     multiply_panels(y, of, p, share, begin, end, p0, min(panel_end, p0 + share.panels_at_once),
                     scratch);

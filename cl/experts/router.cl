@@ -30,6 +30,8 @@
 #define NORMALISE 0
 #endif
 
+#include "experts/router_softmax.clh"
+
 float order_of(float logit) { return isnan(logit) ? -INFINITY : logit; }
 
 // The largest of the logits that come after `previous`, the last chosen expert; -1: none is.
@@ -46,19 +48,6 @@ int next_expert(__global const float* logits, uint X, int previous) {
   }
   return best;
 }
-
-typedef struct {
-  float max, sum;  // of the logits, and of exp(logit - max)
-} Softmax;
-
-Softmax softmax_of(__global const float* logits, uint X) {
-  Softmax softmax = {logits[0], 0.0f};
-  for (uint i = 1; i < X; ++i) softmax.max = fmax(softmax.max, logits[i]);
-  for (uint i = 0; i < X; ++i) softmax.sum += exp(logits[i] - softmax.max);
-  return softmax;
-}
-
-float probability(Softmax softmax, float logit) { return exp(logit - softmax.max) / softmax.sum; }
 
 __kernel void router_select(__global int* ids, __global float* weights,
                             __global const float* logits, uint T, uint X, uint K) {

@@ -56,24 +56,9 @@
 //!     ITEM_COLUMNS={4,8,16} where TILE_ROWS * TILE_COLUMNS / (ITEM_ROWS * ITEM_COLUMNS) <= 256 &&
 //!     STEPS * ITEM_ROWS * ITEM_COLUMNS % (4 * TILE_COLUMNS) == 0 &&
 //!     STEPS * ITEM_ROWS * ITEM_COLUMNS % (4 * TILE_ROWS) == 0
-#define VEC_SIZE 4
-#define ITEMS_ACROSS (TILE_COLUMNS / ITEM_COLUMNS)
-#include "activations.clh"
 #include "gemm/gemm_epilogue.clh"
 #include "gemm/gemm_groups.clh"
-#include "gemm/register_tile.clh"
-#include "quant/quant_vec4.clh"
 #include "raster_groups.clh"
-
-#if !defined(TILE_COLUMNS) || !defined(ITEM_COLUMNS)
-#error "TILE_COLUMNS and ITEM_COLUMNS, of the tile and of an item's sums, are required"
-#endif
-#if !defined(X_TYPE) || !defined(Y_TYPE)
-#error "X_TYPE and Y_TYPE, f32, bf16 or f16, are required"
-#endif
-#ifndef BACKWARD
-#define BACKWARD 0
-#endif
 #define IS_SUM (PROBLEMS > 1 && BACKWARD)  // of the problems
 #define RASTER_ROWS 8                      // tile rows of a rasterisation group
 #include "gemm/gemm_stages.clh"

@@ -31,12 +31,8 @@
 #include "elements.clh"
 #include "gemm/gemm_epilogue.clh"
 #include "gemm/gemm_problem.clh"
-#include "quant/quant_vec8.clh"
 #include "team_sums.clh"
 
-#if !defined(ROWS) || !defined(TEAM_ROWS) || !defined(AHEAD)
-#error "ROWS, of x, TEAM_ROWS, of w, and AHEAD, vec8s of each that an item loads, are required"
-#endif
 #define SHRINK_AHEAD 4  // vec8s of a that an item loads at once
 // Whether an item's first vec8s of w wait in registers while s is computed: in their storage type
 // they take few.
@@ -51,80 +47,8 @@
 #endif
 #define OUTPUTS (TEAM_ROWS * ROWS)
 
-#define X STORED(X_TYPE)
 #define Y STORED(Y_TYPE)
-#define VEC8_OF_f32(p) vec8_of_floats(p)
-#define VEC8_OF_bf16(p) vec8_of_bf16(p)
-#define VEC8_OF_f16(p) vec8_of_halves(p)
-#define X_VEC8(p) JOINED(VEC8_OF_, X_TYPE)(p)
-
-// weights [count][TEAM_ROWS]: loads vec8s of w from k on, `apart` steps from one to the next; past
-// the end the last one is repeated.
-__attribute__((always_inline)) void load_vec8s(Vec8* weights, __global const uchar* w[TEAM_ROWS],
-                                               uint K, uint k, uint apart, const uint count) {
-#pragma unroll
-  for (uint c = 0; c < count; ++c) {
-#pragma unroll
-    for (uint i = 0; i < TEAM_ROWS; ++i) {
-      weights[c * TEAM_ROWS + i] = load_vec8(w[i], min(k + c * apart, K - 8));
-    }
-  }
-}
-
-// sums [TEAM_ROWS][ROWS]: [i][m] += w[i] . x[m] for the vec8s above; the last row of x stands in
-// for rows past the end.
-__attribute__((always_inline)) void add_vec8s(float* sums, const Vec8* weights,
-                                              __global const X* x, uint M, uint K, uint k,
-                                              uint apart, const uint count) {
-#pragma unroll
-  for (uint c = 0; c < count; ++c) {
-#pragma unroll
-    for (uint m = 0; m < ROWS; ++m) {
-      const float8 inputs = X_VEC8(x + (size_t)min(m, M - 1) * K + k + c * apart);
-#pragma unroll
-      for (uint i = 0; i < TEAM_ROWS; ++i) {
-        sums[i * ROWS + m] =
-            add_dot8(sums[i * ROWS + m], floats_of_vec8(weights[c * TEAM_ROWS + i]), inputs);
-      }
-    }
-  }
-}
-
-// sums [TEAM_ROWS][ROWS]: [i][m] += this lane's steps of w[i] . x[m]. first: the first AHEAD vec8s
-// of each row of w, already loaded if EARLY is defined.
-__attribute__((always_inline)) void add_products(float* sums, const Vec8* first,
-                                                 __global const uchar* w[TEAM_ROWS],
-                                                 __global const X* x, uint M, uint K, uint lane,
-                                                 uint lanes) {
-#ifdef VEC8
-  Vec8 weights[AHEAD * TEAM_ROWS];  // all loads come first, to maximise the bytes in flight
-  const uint apart = lanes * 8;
-  uint k = lane * 8;
-#ifdef EARLY
-  if (k + (AHEAD - 1) * apart < K) {
-    add_vec8s(sums, first, x, M, K, k, apart, AHEAD);
-    k += AHEAD * apart;
-  }
-#endif
-  for (; k + (AHEAD - 1) * apart < K; k += AHEAD * apart) {
-    load_vec8s(weights, w, K, k, apart, AHEAD);
-    add_vec8s(sums, weights, x, M, K, k, apart, AHEAD);
-  }
-  for (; k < K; k += apart) {
-    load_vec8s(weights, w, K, k, apart, 1);
-    add_vec8s(sums, weights, x, M, K, k, apart, 1);
-  }
-#else
-  for (uint k = lane; k < K; k += lanes) {
-    for (uint m = 0; m < ROWS; ++m) {
-      const float input = LOAD_ONE(X_TYPE, x, (size_t)min(m, M - 1) * K + k);
-      for (uint i = 0; i < TEAM_ROWS; ++i) {
-        sums[i * ROWS + m] = fma(weight_at(w[i], k), input, sums[i * ROWS + m]);
-      }
-    }
-  }
-#endif
-}
+#include "gemm/skinny_products.clh"
 
 #ifdef FUSE_SHRINK
 // sums [ROWS] += row . x[m] for `count` vec8s from k on.

@@ -218,6 +218,14 @@ struct SubLayerSpec {
 
 using BlockSpec = std::vector<SubLayerSpec>;
 
+// The first sub-layer of a block. REQUIRES: it is attention, as in decoder_block().
+inline AttentionLayerSpec& attention_of(BlockSpec& block) {
+  return std::get<AttentionLayerSpec>(block.front().f);
+}
+inline const AttentionLayerSpec& attention_of(const BlockSpec& block) {
+  return std::get<AttentionLayerSpec>(block.front().f);
+}
+
 // The norms, linear layers and parameters of a sub-layer, in the order of computation.
 using TensorSpec = std::variant<const NormSpec*, const LinearSpec*, const ParameterSpec*>;
 std::vector<TensorSpec> tensors_of(const SubLayerSpec& layer);

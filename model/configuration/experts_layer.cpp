@@ -1,5 +1,6 @@
 #include "model/configuration/experts_layer.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "runtime/fail.hpp"
@@ -57,6 +58,16 @@ SubLayerSpec experts_layer(const ModelConfig& config, const ExpertsNames& names,
   layer.norm = {{"post_attention_layernorm", "ffn_norm"}, D};
   layer.f = std::move(experts);
   return layer;
+}
+
+std::int64_t expert_layers(const ModelConfig& config) {
+  std::int64_t count = 0;
+  for (const BlockSpec& block : config.blocks) {
+    count += std::ranges::count_if(block, [](const SubLayerSpec& layer) {
+      return std::holds_alternative<ExpertsLayerSpec>(layer.f);
+    });
+  }
+  return count;
 }
 
 ExpertsOptions read_experts(const HuggingFaceKeys& keys) {

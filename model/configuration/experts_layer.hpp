@@ -29,8 +29,11 @@ struct ExpertsOptions {
 SubLayerSpec experts_layer(const ModelConfig& config, const ExpertsNames& names,
                            const ExpertsOptions& options, std::string_view file);
 
-// num_experts or num_local_experts, and num_experts_per_tok. Marks the keys of the router's loss,
-// which are of training, as read. Sets `experts` and `used`.
+// How many sub-layers of the model are experts.
+std::int64_t expert_layers(const ModelConfig& config);
+
+// num_experts or num_local_experts, and num_experts_per_tok. Marks the keys of the loss that
+// balances the load of experts, a setting of training here, as read. Sets `experts` and `used`.
 ExpertsOptions read_experts(const HuggingFaceKeys& keys);
 // The same by expert_count and expert_used_count.
 ExpertsOptions read_experts(const GgufKeys& keys);

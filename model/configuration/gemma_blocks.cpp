@@ -20,7 +20,7 @@ BlockSpec gemma_block(const ModelConfig& config, const GemmaBlocks& gemma, bool 
   BlockSpec block = decoder_block(config, gemma.options);
   add_post_norms(block);
   block[0].norm.plus_one = true;
-  auto& attention = std::get<AttentionLayerSpec>(block[0].f);
+  auto& attention = attention_of(block);
   if (attention.q_norm) attention.q_norm->plus_one = attention.k_norm->plus_one = true;
   attention.scale = gemma.scale;
   attention.soft_cap = gemma.soft_cap;
@@ -67,7 +67,7 @@ void write_gemma_blocks(nlohmann::ordered_json& object, const ModelConfig& confi
   object.erase("hidden_act");
   object["hidden_activation"] = "gelu_pytorch_tanh";
   for (const BlockSpec& block : config.blocks) {
-    const auto& attention = std::get<AttentionLayerSpec>(block.front().f);
+    const auto& attention = attention_of(block);
     const double scale = attention.scale.value();
     object["query_pre_attn_scalar"] = std::round(1e6 / (scale * scale)) / 1e6;
     object["layer_types"].push_back(attention.window ? "sliding_attention" : "full_attention");

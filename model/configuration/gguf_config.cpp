@@ -154,7 +154,7 @@ void read_gguf_decoder(const GgufKeys& keys, ModelConfig& config, bool may_rotat
   }
   config.head_dim = head_dim_of(keys, config, path);
   config.vocabulary = vocabulary_of(file);
-  config.rms_norm_epsilon = keys.number("attention.layer_norm_rms_epsilon");
+  config.norm_epsilon = keys.number("attention.layer_norm_rms_epsilon");
   config.max_positions = keys.integer("context_length");
   config.tied_head = file.find_tensor("output.weight") == nullptr;
   config.final_norm = {{"model.norm", "output_norm"}, config.hidden_size};

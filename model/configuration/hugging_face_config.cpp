@@ -80,7 +80,7 @@ void read_decoder_sizes(const HuggingFaceKeys& keys, const HuggingFaceDefaults& 
                         ? keys.integer("head_dim")
                         : keys.find_integer("head_dim").value_or(config.hidden_size / config.heads);
   config.vocabulary = keys.integer("vocab_size");
-  config.rms_norm_epsilon = keys.number(defaults.epsilon_key);
+  config.norm_epsilon = keys.number(defaults.epsilon_key);
   config.max_positions = keys.integer("max_position_embeddings");
   config.tied_head = keys.find_flag("tie_word_embeddings").value_or(defaults.tied_head);
   config.final_norm = {{"model.norm", "output_norm"}, config.hidden_size};

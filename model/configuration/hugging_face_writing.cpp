@@ -82,7 +82,7 @@ nlohmann::ordered_json to_hugging_face_json(const ModelConfig& config) {
       {"head_dim", config.head_dim},
       {"vocab_size", config.vocabulary},
       {"max_position_embeddings", config.max_positions},
-      {"rms_norm_eps", config.rms_norm_epsilon},
+      {"rms_norm_eps", config.norm_epsilon},
       {"rope_theta", config.rope.base},
       {"rope_scaling", rope_scaling_json(config)},
       {"attention_bias", false},

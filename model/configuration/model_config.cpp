@@ -134,9 +134,9 @@ void check_sizes(const ModelConfig& config, std::string_view file) {
     fail(ErrorCode::invalid_file, "{}: the head dim must be even, got {}", file, config.head_dim);
   check_rope(config.rope, file);
   check_soft_cap(config.logit_soft_cap, "logits", file);
-  if (!(config.rms_norm_epsilon >= 0 && config.rms_norm_epsilon < 1))
+  if (!(config.norm_epsilon >= 0 && config.norm_epsilon < 1))
     fail(ErrorCode::invalid_file, "{}: the RMS norm's epsilon must be from 0 to 1, got {}", file,
-         config.rms_norm_epsilon);
+         config.norm_epsilon);
 }
 
 RopeSpec at_length(const RopeSpec& rope, std::int64_t length) {

@@ -43,7 +43,7 @@ struct ModelConfig {
   std::int64_t kv_heads = 0;           // G, divides H
   std::int64_t head_dim = 0;           // E, even; H E may differ from D
   std::int64_t vocabulary = 0;         // V
-  double rms_norm_epsilon = 0;         // of every norm
+  double norm_epsilon = 0;             // of every norm
   RopeSpec rope;                       // of most layers
   // The order in which the files store the rows of layers that rope rotates (LinearSpec).
   RopeLayout rope_layout = RopeLayout::half_split;

@@ -6,9 +6,7 @@
 namespace clora {
 namespace {
 
-std::optional<std::int64_t> window_of(const BlockSpec& block) {
-  return std::get<AttentionLayerSpec>(block.front().f).window;
-}
+std::optional<std::int64_t> window_of(const BlockSpec& block) { return attention_of(block).window; }
 
 }  // namespace
 

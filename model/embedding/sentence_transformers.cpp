@@ -3,7 +3,6 @@
 #include <array>
 #include <utility>
 
-#include "clora/runtime/files/file.hpp"
 #include "clora/runtime/files/json.hpp"
 #include "runtime/fail.hpp"
 
@@ -17,7 +16,7 @@ namespace fs = std::filesystem;
 std::optional<json> read_json(const fs::path& path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return std::nullopt;
-  return parse_json(MappedFile::open(path).text(), path.string());
+  return read_json_file(path);
 }
 
 // "Pooling" of "sentence_transformers.models.Pooling"

@@ -76,7 +76,7 @@ void from_hugging_face(const HuggingFaceKeys& keys, ModelConfig& config) {
   config.head_dim = config.hidden_size / config.heads;
   config.vocabulary = keys.integer("vocab_size");
   config.max_positions = keys.integer("max_position_embeddings");
-  config.rms_norm_epsilon = keys.number("layer_norm_eps");
+  config.norm_epsilon = keys.number("layer_norm_eps");
   check_sizes(config, keys.source());
   const auto positions = keys.find_text("position_embedding_type");
   keys.refuse_if(positions.value_or("absolute") != "absolute", "position_embedding_type");
@@ -115,7 +115,7 @@ void from_gguf(const GgufKeys& keys, ModelConfig& config) {
          path);
   config.head_dim = config.hidden_size / config.heads;
   config.max_positions = keys.integer("context_length");
-  config.rms_norm_epsilon = keys.number("attention.layer_norm_epsilon");
+  config.norm_epsilon = keys.number("attention.layer_norm_epsilon");
   if (keys.find_flag("attention.causal").value_or(true))
     fail(ErrorCode::unsupported, "{}: {} must be false", path, keys.name("attention.causal"));
   config.pooling = read_pooling(keys);
@@ -137,7 +137,7 @@ void to_hugging_face(nlohmann::ordered_json& object, const ModelConfig& config) 
   }
   const auto& mlp = std::get<MlpLayerSpec>(config.blocks.front().back().f);
   object["hidden_act"] = mlp.form == GeluForm::exact ? "gelu" : "gelu_pytorch_tanh";
-  object["layer_norm_eps"] = config.rms_norm_epsilon;
+  object["layer_norm_eps"] = config.norm_epsilon;
   object["position_embedding_type"] = "absolute";
   object["type_vocab_size"] = config.embedding.segment_rows;
 }

@@ -27,7 +27,7 @@ void add_blocks(ModelConfig& config, const Scalars& scalars, const DecoderBlockO
   config.embedding_scale = scalars.embedding;
   config.logit_scale = 1 / scalars.logit_divisor;
   BlockSpec block = decoder_block(config, options);
-  std::get<AttentionLayerSpec>(block.front().f).scale = scalars.attention;
+  attention_of(block).scale = scalars.attention;
   for (SubLayerSpec& layer : block) layer.multiplier = scalars.residual;
   config.blocks.assign(static_cast<std::size_t>(config.layers), block);
 }
@@ -63,7 +63,7 @@ void from_gguf(const GgufKeys& keys, ModelConfig& config) {
 
 void to_hugging_face(nlohmann::ordered_json& object, const ModelConfig& config) {
   const BlockSpec& block = config.blocks.front();
-  const auto& attention = std::get<AttentionLayerSpec>(block[0].f);
+  const auto& attention = attention_of(block);
   object["attention_bias"] = attention.q.has_bias;
   object["mlp_bias"] = std::get<FeedForwardLayerSpec>(block[1].f).up.has_bias;
   object["embedding_multiplier"] = config.embedding_scale;

@@ -39,7 +39,7 @@ BlockSpec attention_block(const ModelConfig& config) {
   BlockSpec block = decoder_block(config, {.qk_norm = true});
   block[0].norm.names.hugging_face = "operator_norm";
   block[1].norm.names.hugging_face = "ffn_norm";
-  auto& attention = std::get<AttentionLayerSpec>(block[0].f);
+  auto& attention = attention_of(block);
   attention.q_norm->names.hugging_face = "self_attn.q_layernorm";
   attention.k_norm->names.hugging_face = "self_attn.k_layernorm";
   attention.o.names.hugging_face = "self_attn.out_proj";
@@ -128,9 +128,9 @@ void check_old_keys(const HuggingFaceKeys& keys, const ModelConfig& config) {
   }
   keys.refuse_if(keys.find_integer("num_heads").value_or(config.heads) != config.heads,
                  "num_heads");
-  keys.refuse_if(keys.find_number("block_norm_eps").value_or(config.rms_norm_epsilon) !=
-                     config.rms_norm_epsilon,
-                 "block_norm_eps");
+  keys.refuse_if(
+      keys.find_number("block_norm_eps").value_or(config.norm_epsilon) != config.norm_epsilon,
+      "block_norm_eps");
   keys.refuse_if(keys.find_number("theta").value_or(config.rope.base) != config.rope.base, "theta");
   keys.ignore({"block_mlp_init_scale", "block_out_init_scale", "block_use_xavier_init",
                "conv_use_xavier_init"});
@@ -172,7 +172,7 @@ void to_hugging_face(nlohmann::ordered_json& object, const ModelConfig& config) 
   for (const char* key : {"hidden_act", "rms_norm_eps", "attention_bias", "sliding_window"}) {
     object.erase(key);
   }
-  object["norm_eps"] = config.rms_norm_epsilon;
+  object["norm_eps"] = config.norm_epsilon;
   object["block_auto_adjust_ff_dim"] = false;
   for (const BlockSpec& block : config.blocks) {
     const auto* conv = std::get_if<ShortConvLayerSpec>(&block.front().f);

@@ -36,7 +36,7 @@ void from_gguf(const GgufKeys& keys, ModelConfig& config) {
 
 void to_hugging_face(nlohmann::ordered_json& object, const ModelConfig& config) {
   const BlockSpec& block = config.blocks.front();
-  object["attention_bias"] = std::get<AttentionLayerSpec>(block[0].f).q.has_bias;
+  object["attention_bias"] = attention_of(block).q.has_bias;
   if (std::get<FeedForwardLayerSpec>(block[1].f).up.has_bias) object["mlp_bias"] = true;
 }
 

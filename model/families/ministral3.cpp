@@ -74,7 +74,7 @@ void to_hugging_face(nlohmann::ordered_json& object, const ModelConfig& config) 
   object["rope_parameters"] = rope;
   object.erase("rope_scaling");
   object.erase("rope_theta");
-  const auto& attention = std::get<AttentionLayerSpec>(config.blocks.front().front().f);
+  const auto& attention = attention_of(config.blocks.front());
   if (attention.window) object["sliding_window"] = *attention.window;
 }
 

@@ -30,7 +30,7 @@ void from_gguf(const GgufKeys& keys, ModelConfig& config) {
 }
 
 void to_hugging_face(nlohmann::ordered_json& object, const ModelConfig& config) {
-  const auto& attention = std::get<AttentionLayerSpec>(config.blocks.front().front().f);
+  const auto& attention = attention_of(config.blocks.front());
   if (attention.window) object["sliding_window"] = *attention.window;
 }
 

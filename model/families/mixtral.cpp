@@ -46,7 +46,7 @@ void from_gguf(const GgufKeys& keys, ModelConfig& config) {
 bool is_gguf_of(const GgufKeys& keys) { return keys.find_integer("expert_count").value_or(0) > 0; }
 
 void to_hugging_face(nlohmann::ordered_json& object, const ModelConfig& config) {
-  const auto& attention = std::get<AttentionLayerSpec>(config.blocks.front().front().f);
+  const auto& attention = attention_of(config.blocks.front());
   if (attention.window) object["sliding_window"] = *attention.window;
   write_experts(object, experts_of(config), "num_local_experts");
 }

@@ -12,7 +12,7 @@ namespace clora {
 namespace {
 
 void join_linears(BlockSpec& block) {
-  auto& attention = std::get<AttentionLayerSpec>(block[0].f);
+  auto& attention = attention_of(block);
   auto& feed_forward = std::get<FeedForwardLayerSpec>(block[1].f);
   const std::int64_t D = attention.q.inputs;
   attention.qkv = LinearSpec{{"self_attn.qkv_proj", "attn_qkv"},
@@ -61,7 +61,7 @@ void from_gguf(const GgufKeys& keys, ModelConfig& config) {
 }
 
 void to_hugging_face(nlohmann::ordered_json& object, const ModelConfig& config) {
-  const auto& window = std::get<AttentionLayerSpec>(config.blocks.front()[0].f).window;
+  const auto& window = attention_of(config.blocks.front()).window;
   if (window) object["sliding_window"] = *window;
   object["partial_rotary_factor"] =
       static_cast<double>(config.rope.width) / static_cast<double>(config.head_dim);

@@ -30,8 +30,7 @@ void from_gguf(const GgufKeys& keys, ModelConfig& config) {
 }
 
 void to_hugging_face(nlohmann::ordered_json& object, const ModelConfig& config) {
-  object["attention_bias"] =
-      std::get<AttentionLayerSpec>(config.blocks.front().front().f).q.has_bias;
+  object["attention_bias"] = attention_of(config.blocks.front()).q.has_bias;
   write_qwen_windows(object, config);
 }
 

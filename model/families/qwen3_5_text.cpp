@@ -79,7 +79,7 @@ BlockSpec attention_block(const ModelConfig& config, const Qwen35& qwen) {
       decoder_block(config, {.qkv_bias = qwen.bias, .o_bias = qwen.bias, .qk_norm = true});
   block[0].norm.plus_one = block[1].norm.plus_one = true;
   block[1].norm.names.gguf = "post_attention_norm";
-  auto& attention = std::get<AttentionLayerSpec>(block[0].f);
+  auto& attention = attention_of(block);
   attention.q_norm->plus_one = attention.k_norm->plus_one = true;
   attention.output_gate = true;
   attention.q.outputs *= 2;

@@ -85,7 +85,7 @@ void from_gguf(const GgufKeys& keys, ModelConfig& config) {
 }
 
 void to_hugging_face(nlohmann::ordered_json& object, const ModelConfig& config) {
-  const auto& attention = std::get<AttentionLayerSpec>(config.blocks.front().front().f);
+  const auto& attention = attention_of(config.blocks.front());
   object["attention_bias"] = attention.q.has_bias;
   object["use_sliding_window"] = attention.window.has_value();
   if (attention.window) object["sliding_window"] = *attention.window;

@@ -12,11 +12,9 @@ namespace {
 
 constexpr std::int64_t kInterval = 4;  // without a list, every fourth layer has no rope
 
-void remove_rope(BlockSpec& block) { std::get<AttentionLayerSpec>(block.front().f).rope.reset(); }
+void remove_rope(BlockSpec& block) { attention_of(block).rope.reset(); }
 
-bool has_rope(const BlockSpec& block) {
-  return std::get<AttentionLayerSpec>(block.front().f).rope.has_value();
-}
+bool has_rope(const BlockSpec& block) { return attention_of(block).rope.has_value(); }
 
 // Whether each layer has rope.
 std::vector<bool> read_rope_layers(const HuggingFaceKeys& keys, std::int64_t layers) {
@@ -70,11 +68,11 @@ void from_gguf(const GgufKeys& keys, ModelConfig& config) {
 }
 
 void to_hugging_face(nlohmann::ordered_json& object, const ModelConfig& config) {
-  const auto& attention = std::get<AttentionLayerSpec>(config.blocks.front()[0].f);
+  const auto& attention = attention_of(config.blocks.front());
   object["attention_bias"] = attention.q.has_bias;
   object["mlp_bias"] = std::get<FeedForwardLayerSpec>(config.blocks.front()[1].f).up.has_bias;
   for (const BlockSpec& block : config.blocks) {
-    const auto& window = std::get<AttentionLayerSpec>(block.front().f).window;
+    const auto& window = attention_of(block).window;
     object["no_rope_layers"].push_back(has_rope(block) ? 1 : 0);
     object["layer_types"].push_back(window ? "sliding_attention" : "full_attention");
     if (!window) continue;

@@ -31,7 +31,7 @@ RecordedStep::RecordedStep(LanguageModel& model, const Adapter* adapter, StepKin
   batch_.seal();
 }
 
-RecordingOptions RecordedStep::options() const {
+RecordingOptions RecordedStep::options(const StepResults& results) const {
   return {.rows = {.positions = inputs_.positions(),
                    .first = inputs_.first(),
                    .last = inputs_.last(),
@@ -41,6 +41,7 @@ RecordingOptions RecordedStep::options() const {
           .adapter = adapter_,
           .trains = kind_ == StepKind::train,
           .seed_and_step = inputs_.seed_and_step(),
+          .balance = results.balance_loss.empty() ? Tensor() : inputs_.balance(),
           .casts_adapter = true};
 }
 
@@ -65,11 +66,12 @@ void RecordedStep::record(const StepResults& results) {
   const bool training = kind_ == StepKind::train;
   const TraceSpan span(model_->context().trace(), "record",
                        training ? "training step" : "evaluation step");
-  Recording recording(*model_, batch_, options());
+  Recording recording(*model_, batch_, options(results));
   RecordedModel model(recording, {.ids = inputs_.ids(),
                                   .selected = inputs_.labelled(),
                                   .output_type = model_->context().activation_type()});
   const Tensor doutput = record_loss(model.output(), results.loss_sum);
+  recording.record_balance_loss(results.balance_loss);
   if (!results.settings.empty()) batch_.copy(results.settings, inputs_.settings());
   if (training) model.record_backward(doutput, inputs_.place());
 }
@@ -116,7 +118,9 @@ Fence RecordedSteps::submit(const PackedRows& packed, const RecordedRows::Scalar
   RecordedStep& step = prepare(wanted_rows(packed));
   PackedRows padded = packed;
   pad_rows(padded, static_cast<std::size_t>(step.inputs().rows()));
-  step.inputs().upload(model_->context(), padded, scalars, staging);
+  RecordedRows::Scalars with_rows = scalars;
+  with_rows.rows = static_cast<std::int64_t>(packed.rows());
+  step.inputs().upload(model_->context(), padded, with_rows, staging);
   return step.batch().submit();
 }
 

@@ -29,6 +29,9 @@ struct RowCounts {
 struct StepResults {
   Tensor loss_sum;       // [1] f32, to which the loss of the labelled rows is added
   Tensor settings = {};  // [8] f32, a copy of the uploaded settings; or empty
+  // [1] f32, to which the loss that balances the load of experts is added; empty: the step does not
+  // compute it.
+  Tensor balance_loss = {};
 };
 
 class RecordedStep {
@@ -42,7 +45,7 @@ class RecordedStep {
 
  private:
   void record(const StepResults& results);
-  RecordingOptions options() const;
+  RecordingOptions options(const StepResults& results) const;
   // Adds the loss of the labelled rows to loss_sum. output: of the model, for these rows. Returns
   // its gradient; empty for evaluate.
   Tensor record_loss(const Tensor& output, const Tensor& loss_sum);

@@ -7,12 +7,21 @@
 
 #include "clora/model/training/recorded_step.hpp"
 #include "clora/ops/adamw.hpp"
+#include "model/configuration/experts_layer.hpp"
 #include "model/transformer/finite_check.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/memory/host_hold.hpp"
 
 namespace clora {
 namespace {
+
+void check_balance(double coefficient, const ModelConfig& config) {
+  require(std::isfinite(coefficient) && coefficient >= 0,
+          "trainer: `router_aux_loss_coef` must be finite and not negative, got {}", coefficient);
+  require(coefficient == 0 || expert_layers(config) > 0,
+          "trainer: `router_aux_loss_coef` balances the load of experts, but the model has none; "
+          "leave it out");
+}
 
 // A step whose result has not been read yet, and the host memory of its transfers.
 struct InFlight {
@@ -40,16 +49,18 @@ struct Trainer::Impl {
     if (const auto matrix = adapter_not_finite(adapter)) {
       fail(ErrorCode::invalid_data, "trainer: the adapter cannot be trained: {}", *matrix);
     }
+    check_balance(config.router_aux_loss_coef, model.config());
     adapter.allocate_gradients();
     const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
-    results = context.allocate({2 * step}, DType::f32, MemoryTag::adapters);
+    results = context.allocate({3 * step}, DType::f32, MemoryTag::adapters);
     adamw_settings = context.allocate({8}, DType::f32, MemoryTag::adapters);
     recorded = std::make_unique<RecordedSteps>(language_model, &adapter, StepKind::train,
-                                               StepResults{loss_sum(), adamw_settings}, arena);
+                                               step_results(), arena);
     first_moment = zeros();
     second_moment = zeros();
     zero.fill_zero(adapter.flat_gradients());
     zero.fill_zero(loss_sum());
+    zero.fill_zero(balance_loss());
     record_adamw(update,
                  {.parameters = adapter.parameters(),
                   .first_moment = first_moment,
@@ -64,8 +75,17 @@ struct Trainer::Impl {
     return context.upload<float>(adapter.parameters().shape(), DType::f32, values,
                                  MemoryTag::adapters);
   }
-  Tensor loss_sum() const { return results.slice(0, {1}, DType::f32); }
-  Tensor grad_norm() const { return results.slice(results.bytes() / 2, {1}, DType::f32); }
+  // Of three results, each where a kernel argument may begin.
+  Tensor result(std::size_t i) const {
+    return results.slice(i * results.bytes() / 3, {1}, DType::f32);
+  }
+  Tensor loss_sum() const { return result(0); }
+  Tensor grad_norm() const { return result(1); }
+  Tensor balance_loss() const { return result(2); }
+  StepResults step_results() const {
+    return {loss_sum(), adamw_settings,
+            config.router_aux_loss_coef > 0 ? balance_loss() : Tensor()};
+  }
 
   AdamwSettings settings_of(std::int64_t step, double learning_rate) const;
   void enqueue_gradients(std::span<const PackedRows> micro_batches, InFlight& flight);
@@ -105,6 +125,8 @@ AdamwSettings Trainer::Impl::settings_of(std::int64_t step, double learning_rate
 
 void Trainer::Impl::enqueue_gradients(std::span<const PackedRows> micro_batches, InFlight& flight) {
   const AdamwSettings settings = settings_of(flight.result.step, flight.result.learning_rate);
+  const auto balance_weight =
+      static_cast<float>(config.router_aux_loss_coef / static_cast<double>(micro_batches.size()));
   flight.staging.resize(micro_batches.size());
   zero.submit();
   for (std::size_t i = 0; i < micro_batches.size(); ++i) {
@@ -115,7 +137,8 @@ void Trainer::Impl::enqueue_gradients(std::span<const PackedRows> micro_batches,
                      {.weight = 1.0F / static_cast<float>(flight.result.tokens),
                       .seed = config.dropout_seed,
                       .step = draw,
-                      .settings = settings},
+                      .settings = settings,
+                      .balance_weight = balance_weight},
                      flight.staging[i]);
   }
 }
@@ -133,9 +156,14 @@ std::optional<StepResult> Trainer::Impl::finish(HostHold<InFlight> flight) {
   flight->fence.wait();
   flight.mark_idle();
   const double tokens = std::max(1.0, static_cast<double>(flight->result.tokens));
-  flight->result.loss = static_cast<double>(flight->results.front()) / tokens;
-  flight->result.grad_norm = static_cast<double>(flight->results[flight->results.size() / 2]);
-  require_finite(flight->result);
+  const auto value = [&](std::size_t i) {
+    return static_cast<double>(flight->results[i * flight->results.size() / 3]);
+  };
+  StepResult& result = flight->result;
+  result.balance_loss = value(2) / static_cast<double>(flight->staging.size());  // micro-batches
+  result.loss = value(0) / tokens + config.router_aux_loss_coef * result.balance_loss;
+  result.grad_norm = value(1);
+  require_finite(result);
   return flight->result;
 }
 

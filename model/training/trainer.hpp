@@ -26,11 +26,17 @@ struct TrainerConfig {
   double weight_decay = 0;
   double clip_norm = 0;  // 0: off
   std::uint32_t dropout_seed = 0;
+  // Weight of the loss that balances the load of experts (ops/experts/load_balance.hpp): the mean
+  // over the micro-batches of a step, each over all of its rows, without padding. 0: not computed,
+  // as in transformers unless output_router_logits is set.
+  double router_aux_loss_coef = 0;
 };
 
 struct StepResult {
-  std::int64_t step = 0;    // from 1
-  double loss = 0;          // mean over the labelled tokens, before the update
+  std::int64_t step = 0;  // from 1
+  // Mean over the labelled tokens, before the update, + router_aux_loss_coef * balance_loss.
+  double loss = 0;
+  double balance_loss = 0;  // of the load of experts, without its weight; 0 if it is not computed
   std::int64_t tokens = 0;  // labelled
   std::int64_t rows = 0;    // processed, without padding
   double learning_rate = 0;
@@ -40,7 +46,8 @@ struct StepResult {
 class Trainer {
  public:
   // Errors: invalid_data, naming the matrix, if the adapter holds a value that is not finite;
-  // unsupported if activations are f16.
+  // unsupported if activations are f16; invalid_argument if router_aux_loss_coef is negative or not
+  // finite, or not 0 for a model without experts.
   Trainer(LanguageModel& model, Adapter& adapter, const TrainerConfig& config);
   ~Trainer();
 

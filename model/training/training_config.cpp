@@ -40,6 +40,7 @@ void check(const TrainingRunConfig& config) {
   require_not_negative(config.learning_rate, "learning rate");
   require_not_negative(config.weight_decay, "weight decay");
   require_not_negative(config.clip_norm, "largest norm of the gradient");
+  require_not_negative(config.router_aux_loss_coef, "weight of the loss that balances experts");
   require(config.steps >= 0 && config.steps <= kMaxSteps,
           "training: the number of steps must be from 0 (use the number of epochs) to {}, got {}",
           kMaxSteps, config.steps);

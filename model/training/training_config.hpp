@@ -24,6 +24,7 @@ struct TrainingRunConfig {
   std::int64_t warmup_steps = 0;  // linear from 0
   double weight_decay = 0;
   double clip_norm = 0;
+  double router_aux_loss_coef = 0;  // as in TrainerConfig
   bool shuffle = true;
   std::uint64_t seed = 0;
   std::int64_t eval_every = 0;  // steps; 0: only at the end, if there is a validation set

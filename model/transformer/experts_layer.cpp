@@ -34,6 +34,7 @@ void ExpertsLayer::route(const Tensor& h) {
                             return recording_.batch().temporary(shape, type, name);
                           });
   record_router(recording_.batch(), routing_, logits_, router_weights_);
+  recording_.add_load(logits_, routing_);
 }
 
 void ExpertsLayer::record_forward(const Tensor& y, const Tensor& h, const Tensor& residual) {
@@ -74,6 +75,7 @@ std::vector<PendingGradient> ExpertsLayer::backward_of_router(const Tensor& dh,
   if (dh.empty() && router_.lora.empty()) return {};
   const Tensor dlogits = recording_.temporary(logits_.shape(), "d logits of experts");
   record_router_backward(recording_.batch(), dlogits, logits_, routing_, dweights, router_weights_);
+  recording_.record_balance_backward(dlogits, logits_);
   return record_linears_dx(recording_, dh, std::array{LinearGradient{&router_, dlogits}});
 }
 

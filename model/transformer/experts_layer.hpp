@@ -1,6 +1,9 @@
 // ExpertsLayer: experts in place of a block's feed-forward in a recorded pass (ExpertsLayerSpec),
 //   f(h) = the sum over the chosen experts of weight * down(swiglu(gate(h), up(h))), or with geglu.
 //
+// The gradient of the loss that balances the load of experts joins that of the router's logits, if
+// the pass computes it.
+//
 // The device chooses the experts of each row and plans the products over them
 // (ops/experts/router.hpp), so a recorded pass holds for any outcome.
 //

@@ -51,6 +51,8 @@ Fence RecordedRows::upload(Context& context, const PackedRows& packed, const Sca
   *at(kWeight) = std::bit_cast<std::int32_t>(scalars.weight);
   *at(kSeedAndStep) = std::bit_cast<std::int32_t>(scalars.seed);
   *(at(kSeedAndStep) + 1) = std::bit_cast<std::int32_t>(scalars.step);
+  *at(kBalance) = std::bit_cast<std::int32_t>(scalars.balance_weight);
+  *(at(kBalance) + 1) = std::bit_cast<std::int32_t>(static_cast<float>(scalars.rows));
   std::memcpy(&*at(kSettings), &scalars.settings, sizeof(AdamwSettings));
   return context.write_async(buffer_, std::as_bytes(staging));
 }

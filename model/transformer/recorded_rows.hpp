@@ -9,6 +9,8 @@
 //   weight [1] f32                         weight of the loss
 //   seed_and_step [2] u32                  for dropout
 //   settings [8] f32                       AdamwSettings of the update that follows
+//   balance [2] f32                        weight of the loss that balances the load of experts,
+//                                          and the number of rows that are no padding
 #pragma once
 
 #include <cstdint>
@@ -38,6 +40,7 @@ class RecordedRows {
   Tensor weight() const { return part(kWeight, 1, DType::f32); }
   Tensor seed_and_step() const { return part(kSeedAndStep, 2, DType::u32); }
   Tensor settings() const { return part(kSettings, kSettingsCount, DType::f32); }
+  Tensor balance() const { return part(kBalance, 2, DType::f32); }
 
   // Enqueues the upload. It fills `staging` with the data to send, which must stay unchanged until
   // the fence has passed. REQUIRES: packed has rows() rows, of which at most labelled_rows() have a
@@ -47,6 +50,8 @@ class RecordedRows {
     std::uint32_t seed = 0;
     std::uint32_t step = 0;
     AdamwSettings settings = {};
+    float balance_weight = 0;
+    std::int64_t rows = 0;  // without padding; below 2^24
   };
   Fence upload(Context& context, const PackedRows& packed, const Scalars& scalars,
                std::span<std::int32_t> staging) const;
@@ -67,6 +72,7 @@ class RecordedRows {
     kWeight,
     kSeedAndStep,
     kSettings,
+    kBalance,
     kParts
   };
   Tensor part(Part part, std::int64_t elements, DType type) const;

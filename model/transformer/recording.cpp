@@ -5,6 +5,7 @@
 #include "clora/ops/attention/attention.hpp"
 #include "clora/ops/attention/attention_window.hpp"
 #include "clora/ops/rowwise/cast.hpp"
+#include "model/configuration/experts_layer.hpp"
 #include "model/transformer/norm.hpp"
 #include "ops/activations.hpp"
 
@@ -99,6 +100,27 @@ AdaptedLinear Recording::adapted(const LinearLayer& layer) {
                          .seed_and_step = options_.seed_and_step,
                          .site = layer.number};
   return linear;
+}
+
+void Recording::add_load(const Tensor& logits, const Routing& routing) {
+  if (options_.balance.empty()) return;
+  if (!load_) {
+    const ExpertPlan& plan = routing.plan;
+    load_ = make_load_balance(
+        expert_layers(model_.config()), {plan.rows(), plan.experts(), plan.experts_of_row()},
+        options_.balance, [&](Shape shape, DType type, std::string_view name) {
+          return batch_.temporary(shape, type, name);
+        });
+  }
+  record_load_of_layer(batch_, *load_, loaded_layers_++, logits, routing.ids);
+}
+
+void Recording::record_balance_loss(const Tensor& loss) {
+  if (load_) record_load_balance_loss(batch_, loss, *load_, rows_);
+}
+
+void Recording::record_balance_backward(const Tensor& dlogits, const Tensor& logits) {
+  if (load_) record_load_balance_backward(batch_, dlogits, logits, *load_);
 }
 
 }  // namespace clora

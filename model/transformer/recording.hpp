@@ -6,11 +6,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "clora/model/transformer/language_model.hpp"
+#include "clora/ops/experts/load_balance.hpp"
 #include "clora/runtime/commands/batch.hpp"
 
 namespace clora {
@@ -35,6 +37,9 @@ struct RecordingOptions {
   // A pass with a backward: activations are kept, and adapters have dropout and gradients.
   bool trains = false;
   Tensor seed_and_step = {};  // of dropout; required if the pass trains
+  // LoadBalance::scalars: the pass also computes the loss that balances the load of experts. Empty:
+  // it does not. REQUIRES: if not, the pass trains.
+  Tensor balance = {};
   // Whether the adapter is cast to bf16 once, rather than in each product, if products read bf16.
   bool casts_adapter = false;
 };
@@ -60,7 +65,7 @@ class Recording {
   bool trains() const noexcept { return options_.trains; }
   DType type() const noexcept { return options_.type; }
   const Adapter* adapter() const noexcept { return options_.adapter; }  // null: none
-  float epsilon() const { return static_cast<float>(model_.config().rms_norm_epsilon); }
+  float epsilon() const { return static_cast<float>(model_.config().norm_epsilon); }
   // nullptr without a cache.
   const CacheTensors* cache(std::size_t index) const;
   // Adapter gradients that await a flush at the end of the backward.
@@ -86,6 +91,13 @@ class Recording {
 
   AdaptedLinear adapted(const LinearLayer& layer);
 
+  // Records the load of the next layer of experts. Does nothing without RecordingOptions::balance.
+  void add_load(const Tensor& logits, const Routing& routing);
+  // loss += that of the layers so far; once, after the forward.
+  void record_balance_loss(const Tensor& loss);
+  // dlogits += the gradient of that loss in a layer.
+  void record_balance_backward(const Tensor& dlogits, const Tensor& logits);
+
  private:
   struct Window {
     std::int64_t window;
@@ -106,6 +118,8 @@ class Recording {
   std::vector<Window> windows_;
   std::vector<Order> orders_;
   DeferredGradients deferred_;
+  std::optional<LoadBalance> load_;
+  std::int64_t loaded_layers_ = 0;
 };
 
 }  // namespace clora

@@ -28,10 +28,6 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-json read_json(const fs::path& path) {
-  return parse_json(MappedFile::open(path).text(), path.string());
-}
-
 void add_generation_ids(const fs::path& folder, ModelConfig& config) {
   for (const std::int32_t id : generation_end_ids(folder, config.vocabulary))
     if (std::ranges::find(config.eos_ids, id) == config.eos_ids.end()) config.eos_ids.push_back(id);
@@ -67,7 +63,7 @@ void check_index(const fs::path& index_path, const json& index,
 
 std::vector<SafetensorsFile> open_shards(const fs::path& folder) {
   const fs::path index_path = folder / kSafetensorsIndexName;
-  const json index = read_json(index_path);
+  const json index = read_json_file(index_path);
   std::vector<SafetensorsFile> shards;
   for (const std::string& name : shard_names(index_path, index)) {
     if (!is_there(folder / name))
@@ -86,7 +82,7 @@ WeightSources open_hugging_face(const fs::path& folder) {
   if (!is_there(sources.config_file))
     fail(ErrorCode::not_found, "{}: has weights but no config.json", folder.string());
   const std::string file = sources.config_file.string();
-  const json config = read_json(sources.config_file);
+  const json config = read_json_file(sources.config_file);
   const std::optional<json> text = text_config_of(config, file);
   sources.is_multimodal = text.has_value();
   sources.config = from_hugging_face(text ? *text : config, file);

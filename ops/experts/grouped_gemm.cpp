@@ -5,6 +5,7 @@
 #include "ops/dispatch/implementation.hpp"
 #include "ops/dispatch/requirements.hpp"
 #include "ops/experts/grouped_gemm_kernels.hpp"
+#include "ops/gemm/gemm_plan.hpp"
 #include "ops/tensor_overlap.hpp"
 #include "runtime/fail.hpp"
 
@@ -24,10 +25,39 @@ const char* cpu_refusal(const Context&, const GroupedProduct& p) {
   return p.is_f32() ? nullptr : "it is for f32 activations";
 }
 
+const char* skinny_cpu_refusal(const Context& context, const GroupedProduct& p) {
+  if (const char* refusal = cpu_refusal(context, p)) return refusal;
+  return grouped_few_rows_refusal(context, p);
+}
+
+const char* skinny_int8_refusal(const Context& context, const GroupedProduct& p) {
+  if (const char* refusal = skinny_cpu_refusal(context, p)) return refusal;
+  return grouped_skinny_int8_refusal(context, p);
+}
+
+// As dense products: narrow outputs, such as those of an adapter's shrink, are not rounded.
+const char* bf16_cpu_refusal(const Context& context, const GroupedProduct& p) {
+  if (const char* refusal = cpu_refusal(context, p)) return refusal;
+  const GemmSize size{.rows = static_cast<std::uint32_t>(p.plan.slot_count()),
+                      .columns = static_cast<std::uint32_t>(p.columns()),
+                      .k = static_cast<std::uint32_t>(p.k())};
+  return rounds_to_bf16(context, size, p.backward) ? nullptr : "it is for more than 16 columns";
+}
+
 constexpr GroupedImplementation kImplementations[] = {
     {"matrix", kGroupedMatrix, needs_any_matrix_unit, grouped_matrix_refusal, grouped_matrix_passed,
      record_grouped_matrix},
+    {"skinny_int8_cpu", kGroupedSkinnyCpu, needs_cpu, skinny_int8_refusal,
+     grouped_skinny_int8_passed, record_grouped_skinny_int8},
+    {"skinny_cpu", kGroupedSkinnyCpu, needs_cpu, skinny_cpu_refusal, grouped_skinny_cpu_passed,
+     record_grouped_skinny_cpu},
+    {"bf16_cpu", kGroupedBf16Cpu, needs_bf16_cpu, bf16_cpu_refusal, grouped_bf16_cpu_passed,
+     record_grouped_bf16_cpu},
     {"cpu", kGroupedCpu, needs_cpu, cpu_refusal, grouped_cpu_passed, record_grouped_cpu},
+    {"skinny_ptx", kGroupedSkinny, needs_ptx, grouped_few_rows_refusal, grouped_skinny_ptx_passed,
+     record_grouped_skinny_ptx},
+    {"skinny", kGroupedSkinny, needs_nothing, grouped_few_rows_refusal, needs_no_test,
+     record_grouped_skinny},
     {"portable", kGroupedPortable, needs_nothing, refuses_nothing, needs_no_test,
      record_grouped_portable},
 };

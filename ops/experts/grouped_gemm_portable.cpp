@@ -15,13 +15,15 @@ namespace {
 // The first tile that fits the device, whose rows divide those of the plan's tiles, and which is
 // narrow if y is: the ranks of an adapter.
 constexpr std::int64_t kNarrow = 32;
-constexpr std::array<GemmTile, 7> kTiles{{{128, 128, 8, 8, 8},
+constexpr std::array<GemmTile, 9> kTiles{{{128, 128, 8, 8, 8},
                                           {64, 64, 8, 8, 8},
                                           {32, 64, 16, 4, 4},
                                           {16, 64, 16, 4, 4},
+                                          {4, 64, 16, 4, 4},
                                           {64, 32, 16, 8, 4},
                                           {32, 32, 8, 4, 4},
-                                          {16, 32, 16, 4, 4}}};
+                                          {16, 32, 16, 4, 4},
+                                          {4, 32, 16, 4, 4}}};
 
 const GemmTile& tile_of(const Device& device, const GroupedProduct& p) {
   const bool is_narrow = p.columns() <= kNarrow;

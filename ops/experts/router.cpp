@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t kGroup = 256;  // of the kernels in which a group owns an expert
 constexpr std::size_t kRowItems = 64;
+constexpr std::int64_t kFewRows = 4;  // of an expert, from which on its weights are read in tiles
 
 // The rows of a tile of slots: more entries for an expert make larger tiles, which read its weights
 // less often.
@@ -18,7 +19,8 @@ std::int64_t tile_of(const RoutingSize& size) {
   const std::int64_t mean = size.rows * size.used / size.experts;
   if (mean >= 192) return 128;
   if (mean >= 48) return 64;
-  return mean >= 20 ? 32 : 16;
+  if (mean >= 20) return 32;
+  return mean >= kFewRows ? 16 : kFewRowsTile;
 }
 
 // Each expert that has entries leaves at most tile - 1 slots unused.

@@ -43,6 +43,9 @@ struct Routing {
   ExpertPlan plan;
 };
 
+// The tile of plans with few entries for each expert: a group of a kernel for few rows owns one.
+inline constexpr std::int64_t kFewRowsTile = 4;
+
 struct RoutingSize {
   std::int64_t rows = 0;     // T
   std::int64_t experts = 0;  // X

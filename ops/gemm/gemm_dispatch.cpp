@@ -215,7 +215,7 @@ const char* skinny_int8_refusal(const Context& context, const GemmProduct& p) {
   if (integer_products(context) == IntegerDots::none) {
     return "it needs dot products of bytes, and precision auto";
   }
-  const bool fits = int8_row_bytes(p) <= context.device().local_memory_bytes;
+  const bool fits = int8_row_bytes(p.k()) <= context.device().local_memory_bytes;
   return fits ? nullptr : "a row of x exceeds the local memory";
 }
 bool skinny_int8_cpu_passed(Context& context, const GemmProduct& p) {

@@ -173,7 +173,7 @@ void define_epilogue(Defines& defines, const GemmProduct& p) {
   if (p.has_row_groups()) defines.set("ROW_GROUPS");
 }
 
-std::size_t int8_row_bytes(const GemmProduct& p) { return u32(p.k()) * std::size_t{9} / 4; }
+std::size_t int8_row_bytes(std::int64_t k) { return u32(k) * std::size_t{9} / 4; }
 
 bool gemm_bf16_tiles_fuse_shrink(const Context& context, const GemmProduct& p) {
   if (p.k() % kStepsOfDots != 0) return false;
@@ -249,12 +249,12 @@ void record_gemm_skinny_packed(Batch& batch, const GemmProduct& p) {
 void record_gemm_skinny_int8(Batch& batch, const GemmProduct& p) {
   const Context& context = batch.context();
   const RowShare share = share_panels(context, p);
-  const std::size_t fit = context.device().local_memory_bytes / int8_row_bytes(p);
+  const std::size_t fit = context.device().local_memory_bytes / int8_row_bytes(p.k());
   const std::uint32_t held = std::min(u32(p.rows()), static_cast<std::uint32_t>(fit));
   record_skinny(batch, p, {kGemmSkinnyInt8, "gemm_skinny_int8"}, share.groups,
                 gemm_arguments(p, GemmShrink::never_fused,
                                {by_value(p.problem()), share.rows_per_group, held,
-                                LocalMemory{held * int8_row_bytes(p)}}));
+                                LocalMemory{held * int8_row_bytes(p.k())}}));
 }
 
 }  // namespace clora

@@ -97,6 +97,6 @@ void record_gemm_skinny_packed(Batch& batch, const GemmProduct& p);
 void record_gemm_skinny_int8(Batch& batch, const GemmProduct& p);
 
 // cl/gemm/cpu/gemm_skinny_int8_cpu.cl: scratch bytes for one row of x.
-std::size_t int8_row_bytes(const GemmProduct& p);
+std::size_t int8_row_bytes(std::int64_t k);
 
 }  // namespace clora

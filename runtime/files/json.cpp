@@ -5,6 +5,7 @@
 #include <limits>
 #include <unordered_set>
 
+#include "clora/runtime/files/file.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -169,6 +170,10 @@ Json parse_json(std::string_view text, std::string_view source, const JsonLimits
 template json parse_json<json>(std::string_view, std::string_view, const JsonLimits&, std::size_t);
 template ordered_json parse_json<ordered_json>(std::string_view, std::string_view,
                                                const JsonLimits&, std::size_t);
+
+nlohmann::json read_json_file(const std::filesystem::path& path) {
+  return parse_json(MappedFile::open(path).text(), path.string());
+}
 
 std::string json_text(const json& value, int indent) { return text_of(value, indent); }
 std::string json_text(const ordered_json& value, int indent) { return text_of(value, indent); }

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -36,6 +37,9 @@ struct JsonLimits {
 template <class Json = nlohmann::json>
 Json parse_json(std::string_view text, std::string_view source, const JsonLimits& limits = {},
                 std::size_t first_line = 1);
+
+// The document in a file. Errors: those of MappedFile::open() and parse_json().
+nlohmann::json read_json_file(const std::filesystem::path& path);
 
 // The value on one line (indent < 0) or indented. Bytes that are not UTF-8 become U+FFFD; numbers
 // that are not finite become null.

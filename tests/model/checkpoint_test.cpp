@@ -99,6 +99,7 @@ TEST_F(OtherRuns, AreRefusedByTheNameOfTheSetting) {
       {"warm-up steps was 0 and is 3", [](auto& c) { c.warmup_steps = 3; }},
       {"weight decay was 0 and is 0.1", [](auto& c) { c.weight_decay = 0.1; }},
       {"clip norm was 0 and is 1", [](auto& c) { c.clip_norm = 1; }},
+      {"router aux loss coef was absent and is 0.5", [](auto& c) { c.router_aux_loss_coef = 0.5; }},
       {"max sequence length was 0 and is 64", [](auto& c) { c.max_seq_length = 64; }}};
   const Adapter adapter = new_adapter();
   for (const auto& [named, change] : changes) {

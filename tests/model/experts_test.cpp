@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "clora/lora/peft_files.hpp"
 #include "clora/lora/safetensors.hpp"
@@ -217,6 +218,39 @@ TEST_P(Experts, AreTrainedWhereTheyHaveAnAdapter) {
     if (step == 0) first = last;
   }
   EXPECT_LT(last, first);
+}
+
+// Loss and gradient norm are means over micro-batches, those of the load of experts, too.
+TEST_P(Experts, BalanceTheirLoadWithTheSameWeightInAnyNumberOfMicroBatches) {
+  Adapter adapter = random_adapter(select_sites(config(), {"q_proj"}, 0));
+  Record record{.ids = {1, 5, 9, 33, 2, 60, 11}, .is_target = std::vector<std::uint8_t>(7, 1)};
+  const PackedRows packed = pack_rows(std::span<const Record>(&record, 1), 7);
+  const std::vector<PackedRows> twice(2, packed);
+  const auto step = [&](double coefficient, std::span<const PackedRows> micro_batches) {
+    Trainer trainer(open_->model, adapter, {.router_aux_loss_coef = coefficient});
+    (void)trainer.step(micro_batches, 0);
+    return trainer.drain().value();
+  };
+  const StepResult without = step(0, std::span(&packed, 1));
+  const StepResult one = step(0.5, std::span(&packed, 1)), two = step(0.5, twice);
+  EXPECT_EQ(without.balance_loss, 0);
+  EXPECT_GT(one.balance_loss, 1);
+  EXPECT_NEAR(one.loss, without.loss + 0.5 * one.balance_loss, 1e-6 * one.loss);
+  EXPECT_GT(std::abs(one.grad_norm - without.grad_norm), 1e-3 * without.grad_norm);
+  EXPECT_NEAR(two.balance_loss, one.balance_loss, 1e-6 * one.balance_loss);
+  EXPECT_NEAR(two.loss, one.loss, 1e-6 * one.loss);
+  EXPECT_NEAR(two.grad_norm, one.grad_norm, 1e-5 * one.grad_norm);
+}
+
+TEST(ExpertsTraining, RefusesToBalanceAModelWithoutExperts) {
+  const test::TemporaryFolder folder;
+  test::write_tiny_model(folder.path(), tiny_config("Llama"));
+  test::OpenModel open(folder.path());
+  Adapter adapter(open.model.context(), adapter_sites(open.model.config()), {.rank = 2});
+  CLORA_EXPECT_ERROR(Trainer(open.model, adapter, {.router_aux_loss_coef = 0.01}),
+                     ErrorCode::invalid_argument, "but the model has none");
+  CLORA_EXPECT_ERROR(Trainer(open.model, adapter, {.router_aux_loss_coef = -1}),
+                     ErrorCode::invalid_argument, "must be finite and not negative, got -1");
 }
 
 TEST_P(Experts, RefuseDropoutAndDifferentRanks) {

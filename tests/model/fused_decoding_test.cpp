@@ -134,8 +134,7 @@ TEST_P(FusedDecodingTest, HasAdaptersUnlessTheyBelongToSeveralLayersInOne) {
                         {.rank = 4, .alpha = 8});
   const auto form = Row(model, &adapter).form();
   if (is_indivisible(form)) GTEST_SKIP() << std::get<std::string>(form);
-  const bool is_joined =
-      std::get<AttentionLayerSpec>(model.config().blocks[0][0].f).qkv.has_value();
+  const bool is_joined = attention_of(model.config().blocks[0]).qkv.has_value();
   EXPECT_EQ(std::holds_alternative<DecodeLayers>(form), !is_joined);
   if (is_joined) {
     EXPECT_THAT(std::get<std::string>(form), testing::HasSubstr("several in one has an adapter"));

@@ -58,7 +58,7 @@ TEST(GgufConfig, ReadsSizesAndTheVocabularyOfTheMatrix) {
   EXPECT_EQ(config.kv_heads, 2);
   EXPECT_EQ(config.head_dim, 16);
   EXPECT_EQ(config.vocabulary, 3);
-  EXPECT_EQ(config.rms_norm_epsilon, 0.5);
+  EXPECT_EQ(config.norm_epsilon, 0.5);
   EXPECT_EQ(config.max_positions, 512);
   EXPECT_TRUE(config.tied_head);
 }
@@ -242,8 +242,7 @@ TEST(ModelConfigs, AgreeBetweenTheFormatsOfOneModel) {
   EXPECT_EQ(gguf.head_dim, hf.head_dim);
   EXPECT_EQ(gguf.vocabulary, hf.vocabulary);
   EXPECT_EQ(gguf.max_positions, hf.max_positions);
-  EXPECT_FLOAT_EQ(static_cast<float>(gguf.rms_norm_epsilon),
-                  static_cast<float>(hf.rms_norm_epsilon));
+  EXPECT_FLOAT_EQ(static_cast<float>(gguf.norm_epsilon), static_cast<float>(hf.norm_epsilon));
   EXPECT_EQ(gguf.rope.base, hf.rope.base);
   EXPECT_EQ(gguf.tied_head, hf.tied_head);
   EXPECT_EQ(gguf.bos_id, hf.bos_id);

@@ -250,7 +250,7 @@ TEST(HuggingFaceConfig, ReadsTheSoftCapsOfGemma2) {
   EXPECT_EQ(attention_of(config).scale, 1.0 / 16);
   EXPECT_EQ(read(with(plain, "attn_logit_softcapping", 7.5)).blocks[1], [&] {
     BlockSpec block = config.blocks[1];
-    std::get<AttentionLayerSpec>(block[0].f).soft_cap = 7.5;
+    attention_of(block).soft_cap = 7.5;
     return block;
   }());
   EXPECT_EQ(attention_of(read(with(plain, "attn_logit_softcapping", nullptr))).soft_cap, 0);

@@ -126,7 +126,11 @@ TEST_P(FamilyTest, TrainsTenStepsAsPeftDoes) {
       {.rank = want.at("rank").get<std::int64_t>(), .alpha = want.at("alpha").get<double>()});
   fill_reference_adapter(adapter);
   const PackedRows rows = two_documents(config.vocabulary);
-  Trainer trainer(open.model, adapter, {});
+  const json& settings = reference().at("config");
+  const bool is_balanced = settings.value("output_router_logits", false);
+  Trainer trainer(open.model, adapter,
+                  {.router_aux_loss_coef =
+                       is_balanced ? settings.at("router_aux_loss_coef").get<double>() : 0});
   for (std::size_t step = 0; step < 10; ++step) {
     (void)trainer.step(std::span(&rows, 1), want.at("lr").get<double>());
     const StepResult got = trainer.drain().value();

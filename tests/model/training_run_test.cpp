@@ -319,6 +319,7 @@ TEST(TrainingSettings, AreRefusedIfNoRunCanHaveThem) {
   expect_refused([](auto& c) { c.learning_rate = std::nan(""); }, "learning rate must be finite");
   expect_refused([](auto& c) { c.weight_decay = -1; }, "weight decay must be");
   expect_refused([](auto& c) { c.clip_norm = HUGE_VAL; }, "norm of the gradient must be");
+  expect_refused([](auto& c) { c.router_aux_loss_coef = -1; }, "balances experts must be");
   expect_refused([](auto& c) { c.batch_size = 0; }, "batch size must be at least 1");
   expect_refused([](auto& c) { c.grad_accumulation = -3; }, "accumulation must be at least 1");
   expect_refused([](auto& c) { c.warmup_steps = -1; }, "warm-up steps must be from 0");

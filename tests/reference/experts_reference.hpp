@@ -34,6 +34,29 @@ inline RoutedRow route_row(std::span<const double> logits, std::size_t used, boo
   return row;
 }
 
+// How many rows of logits [rows, experts] choose each expert.
+inline std::vector<double> load_of_experts(std::span<const double> logits, std::size_t experts,
+                                           std::size_t used) {
+  std::vector<double> load(experts);
+  for (std::size_t at = 0; at < logits.size(); at += experts) {
+    for (const std::size_t id : route_row(logits.subspan(at, experts), used, false).ids) ++load[id];
+  }
+  return load;
+}
+
+// experts * the sum over experts of load / rows * their mean probability: of the logits [rows,
+// experts] of all layers.
+inline double load_balance_loss(std::span<const double> logits, std::span<const double> load) {
+  const std::size_t experts = load.size();
+  const double rows = static_cast<double>(logits.size()) / static_cast<double>(experts);
+  double loss = 0;
+  for (std::size_t at = 0; at < logits.size(); at += experts) {
+    const RoutedRow row = route_row(logits.subspan(at, experts), experts, false);
+    for (std::size_t i = 0; i < experts; ++i) loss += load[row.ids[i]] * row.weights[i];
+  }
+  return loss * static_cast<double>(experts) / (rows * rows);
+}
+
 // y [N] = x [K] w [N, K]^T, or with `transposed` x w [K, N].
 inline std::vector<double> product_of_row(std::span<const double> x, std::span<const double> w,
                                           bool transposed) {

@@ -39,7 +39,9 @@ A file has
                 mean over all tokens but the first of each document. AdamW with betas 0.9 and 0.999,
                 eps 1e-8, no weight decay and no clipping; "loss" and "grad_norm", the L2 norm of
                 the gradients of all A and B, are before each update. Those of qwen3_5_text are
-                computed in float64: with float32, rounding changes its norm of step 8 by 3.5e-4
+                computed in float64: with float32, rounding changes its norm of step 8 by 3.5e-4.
+                With output_router_logits, both documents are one padded batch, and the loss is
+                transformers' own, with that of the load of experts times router_aux_loss_coef
 
 Each family names changes of settings: the script fails if one of them doesn't change its logits.
 """
@@ -186,6 +188,13 @@ FAMILIES = {
         head_dim=8, num_local_experts=4, num_experts_per_tok=2, sliding_window=None,
         rope_parameters=rope()), ATTENTION, None, [
         {"num_experts_per_tok": 1}, {"num_experts_per_tok": 3}]),
+    "qwen3_moe_balanced": ("qwen3_moe", moe(
+        norm_topk_prob=True, output_router_logits=True, router_aux_loss_coef=0.5), ATTENTION, None,
+        [{"num_experts_per_tok": 2}]),
+    "mixtral_balanced": ("mixtral", settings(
+        head_dim=8, num_local_experts=4, num_experts_per_tok=2, sliding_window=None,
+        output_router_logits=True, router_aux_loss_coef=0.5, rope_parameters=rope()), ATTENTION,
+        None, [{"num_experts_per_tok": 1}]),
     "lfm2": ("lfm2", without("rms_norm_eps", settings(
         num_hidden_layers=4, intermediate_size=60, norm_eps=1e-3, tie_word_embeddings=True,
         conv_L_cache=3, conv_bias=False, block_auto_adjust_ff_dim=True, block_multiple_of=8,
@@ -330,7 +339,21 @@ def loss_of(model):
     return total
 
 
+def balanced_loss_of(model):
+    """As loss_of(), with the loss that balances the load of experts."""
+    documents = [document(0), document(1)]
+    length = max(len(ids) for ids in documents)
+    padded = [ids + [0] * (length - len(ids)) for ids in documents]
+    mask = torch.tensor([[1] * len(ids) + [0] * (length - len(ids)) for ids in documents])
+    ids = torch.tensor(padded)
+    result = model(input_ids=ids, attention_mask=mask, labels=ids.masked_fill(mask == 0, -100),
+                   use_cache=False)
+    result.loss.backward()
+    return result.loss.item()
+
+
 def lora_steps(model, targets):
+    is_balanced = getattr(model.config, "output_router_logits", False)
     model = adapted(model, targets).train()
     parameters = [value for value in model.parameters() if value.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=1e-2, betas=(0.9, 0.999), eps=1e-8,
@@ -338,7 +361,7 @@ def lora_steps(model, targets):
     losses, norms = [], []
     for _ in range(10):
         optimizer.zero_grad()
-        losses.append(loss_of(model))
+        losses.append(balanced_loss_of(model) if is_balanced else loss_of(model))
         norms.append(math.sqrt(sum(float(value.grad.double().square().sum())
                                    for value in parameters)))
         optimizer.step()

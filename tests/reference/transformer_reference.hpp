@@ -135,7 +135,7 @@ class ReferenceTransformer {
       double squares = 0;
       for (std::size_t i = 0; i < w.size(); ++i) squares += x[begin + i] * x[begin + i];
       const double factor =
-          1 / std::sqrt(squares / static_cast<double>(w.size()) + config_.rms_norm_epsilon);
+          1 / std::sqrt(squares / static_cast<double>(w.size()) + config_.norm_epsilon);
       for (std::size_t i = 0; i < w.size(); ++i) x[begin + i] *= factor * w[i];
     }
   }

@@ -78,7 +78,7 @@ std::string GgufBytes::bytes() const {
   return file + data_;
 }
 
-GgufBytes one_layer_llama(const OneLayerDims& dims, float rms_norm_epsilon) {
+GgufBytes one_layer_llama(const OneLayerDims& dims, float norm_epsilon) {
   GgufBytes gguf_bytes;
   gguf_bytes.add_text("general.architecture", "llama")
       .add_integer("llama.attention.head_count", 2)
@@ -86,7 +86,7 @@ GgufBytes one_layer_llama(const OneLayerDims& dims, float rms_norm_epsilon) {
       .add_integer("llama.context_length", dims.context_length)
       .add_integer("llama.embedding_length", dims.hidden_size)
       .add_integer("llama.feed_forward_length", dims.intermediate_size)
-      .add_number("llama.attention.layer_norm_rms_epsilon", rms_norm_epsilon);
+      .add_number("llama.attention.layer_norm_rms_epsilon", norm_epsilon);
   return gguf_bytes;
 }
 

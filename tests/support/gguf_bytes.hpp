@@ -64,6 +64,6 @@ struct OneLayerDims {
   std::uint32_t hidden_size, intermediate_size, context_length;
 };
 // The metadata of a llama model of one layer with two heads, without its tensors.
-GgufBytes one_layer_llama(const OneLayerDims& dims, float rms_norm_epsilon);
+GgufBytes one_layer_llama(const OneLayerDims& dims, float norm_epsilon);
 
 }  // namespace clora::test

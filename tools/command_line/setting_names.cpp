@@ -9,6 +9,7 @@ constexpr SettingName kSettings[] = {
     {"`batch_size`", "--batch-size"},
     {"`chat_template`", "--chat-template"},
     {"`clip_norm`", "--clip-norm"},
+    {"`router_aux_loss_coef`", "--router-aux-loss-coef"},
     {"`context_length`", "--context"},
     {"`device_report`", "the output of 'clora bench --report FILE'"},
     {"`learning_rate`", "--lr"},

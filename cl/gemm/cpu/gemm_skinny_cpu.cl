@@ -18,53 +18,7 @@
 //!     WEIGHT_PACKED
 #include "cpu_builtins.clh"
 #include "gemm/cpu/gemm_skinny_epilogue_cpu.clh"
-#include "quant/quant_block32.clh"
-
-float sum_of(float16 v) {
-  const float8 eight = v.lo + v.hi;
-  const float4 four = eight.lo + eight.hi;
-  const float2 two = four.lo + four.hi;
-  return two.x + two.y;
-}
-
-// sum over k of w[k] x[k]
-__attribute__((noinline)) float dot_row(__global const uchar* row, __global const float* x,
-                                        uint K) {
-  float16 sum_lo = 0.0f, sum_hi = 0.0f;
-  uint k = 0;
-  for (; k + 32 <= K; k += 32) {
-    float16 lo, hi;
-    weight_block32(row, k, &lo, &hi);
-    sum_lo = fma(lo, vload16(0, x + k), sum_lo);
-    sum_hi = fma(hi, vload16(1, x + k), sum_hi);
-  }
-  float sum = sum_of(sum_lo + sum_hi);
-  for (; k < K; ++k) sum = fma(weight_at(row, k), x[k], sum);
-  return sum;
-}
-
-// The same for four rows of x.
-__attribute__((noinline)) float4 dot_row_4(__global const uchar* row, __global const float* x,
-                                           uint K) {
-  __global const float* x1 = x + K;
-  __global const float* x2 = x1 + K;
-  __global const float* x3 = x2 + K;
-  float16 sum0 = 0.0f, sum1 = 0.0f, sum2 = 0.0f, sum3 = 0.0f;
-  uint k = 0;
-  for (; k + 32 <= K; k += 32) {
-    float16 lo, hi;
-    weight_block32(row, k, &lo, &hi);
-    sum0 = fma(hi, vload16(1, x + k), fma(lo, vload16(0, x + k), sum0));
-    sum1 = fma(hi, vload16(1, x1 + k), fma(lo, vload16(0, x1 + k), sum1));
-    sum2 = fma(hi, vload16(1, x2 + k), fma(lo, vload16(0, x2 + k), sum2));
-    sum3 = fma(hi, vload16(1, x3 + k), fma(lo, vload16(0, x3 + k), sum3));
-  }
-  float4 sum = (float4)(sum_of(sum0), sum_of(sum1), sum_of(sum2), sum_of(sum3));
-  for (; k < K; ++k) {
-    sum = fma((float4)(weight_at(row, k)), (float4)(x[k], x1[k], x2[k], x3[k]), sum);
-  }
-  return sum;
-}
+#include "gemm/cpu/skinny_dots_cpu.clh"
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny(
     __global float* y, __global const float* x, __global const uchar* w,
@@ -84,7 +38,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny(
       for (uint j = 0; j < width; ++j) {
         __global const uchar* row = weight_row(w, n0 + j, K);
         if (count == 4) {
-          const float4 four = dot_row_4(row, rows, K);
+          const float4 four = dot_row_4(row, rows, rows + K, rows + 2 * (size_t)K, rows + 3 * (size_t)K, K);
           sums[0][j] = four.x;
           sums[1][j] = four.y;
           sums[2][j] = four.z;

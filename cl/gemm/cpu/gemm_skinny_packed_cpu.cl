@@ -14,66 +14,11 @@
 //! clc: build on cpu: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16} WEIGHT_PACKED
 #include "cpu_builtins.clh"
 #include "gemm/cpu/gemm_skinny_epilogue_cpu.clh"
-#include "quant/quant.clh"
+#include "gemm/cpu/skinny_panel_dots_cpu.clh"
 
 #if ROWS_AT_ONCE != PACKED_ROWS
 #error "ROWS_AT_ONCE must be the rows of a packed panel"
 #endif
-
-// Loads the elements k and k + 1 of 16 rows; `panel` is the panel's first word.
-#if WEIGHT_TYPE == WEIGHT_F32
-#define LOAD_TWO(k)                                 \
-  const float16 even = as_float16(vload16(k, panel)); \
-  const float16 odd = as_float16(vload16((k) + 1, panel));
-#else
-#define LOAD_TWO(k)                                   \
-  const uint16 pairs = vload16((k) / 2, panel);       \
-  const float16 even = as_float16(pairs << 16);       \
-  const float16 odd = as_float16(pairs & 0xffff0000u);
-#endif
-
-__attribute__((noinline)) void dot_panel(__global const uint* panel, __global const float* x,
-                                         uint K, float* sums) {
-  float16 sum0 = 0.0f, sum1 = 0.0f, sum2 = 0.0f, sum3 = 0.0f;
-  for (uint k = 0; k < K; k += 4) {
-    {
-      LOAD_TWO(k)
-      sum0 = fma(even, (float16)(x[k]), sum0);
-      sum1 = fma(odd, (float16)(x[k + 1]), sum1);
-    }
-    {
-      LOAD_TWO(k + 2)
-      sum2 = fma(even, (float16)(x[k + 2]), sum2);
-      sum3 = fma(odd, (float16)(x[k + 3]), sum3);
-    }
-  }
-  vstore16((sum0 + sum1) + (sum2 + sum3), 0, sums);
-}
-
-// The same for four rows of x; sums [4][16].
-__attribute__((noinline)) void dot_panel_4(__global const uint* panel, __global const float* x,
-                                           uint K, float* sums) {
-  __global const float* x1 = x + K;
-  __global const float* x2 = x1 + K;
-  __global const float* x3 = x2 + K;
-  float16 even0 = 0.0f, even1 = 0.0f, even2 = 0.0f, even3 = 0.0f;
-  float16 odd0 = 0.0f, odd1 = 0.0f, odd2 = 0.0f, odd3 = 0.0f;
-  for (uint k = 0; k < K; k += 2) {
-    LOAD_TWO(k)
-    even0 = fma(even, (float16)(x[k]), even0);
-    even1 = fma(even, (float16)(x1[k]), even1);
-    even2 = fma(even, (float16)(x2[k]), even2);
-    even3 = fma(even, (float16)(x3[k]), even3);
-    odd0 = fma(odd, (float16)(x[k + 1]), odd0);
-    odd1 = fma(odd, (float16)(x1[k + 1]), odd1);
-    odd2 = fma(odd, (float16)(x2[k + 1]), odd2);
-    odd3 = fma(odd, (float16)(x3[k + 1]), odd3);
-  }
-  vstore16(even0 + odd0, 0, sums);
-  vstore16(even1 + odd1, 1, sums);
-  vstore16(even2 + odd2, 2, sums);
-  vstore16(even3 + odd3, 3, sums);
-}
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny_packed(
     __global float* y, __global const float* x, __global const uchar* w,
@@ -92,7 +37,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny_packed(
       __global const float* rows = x + (size_t)m0 * K;
       float sums[4 * PACKED_ROWS];
       if (count == 4) {
-        dot_panel_4(panel, rows, K, sums);
+        dot_panel_4(panel, rows, rows + K, rows + 2 * (size_t)K, rows + 3 * (size_t)K, K, sums);
       } else {
         for (uint i = 0; i < count; ++i) {
           dot_panel(panel, rows + (size_t)i * K, K, sums + i * PACKED_ROWS);

@@ -199,6 +199,14 @@ void add_optimiser_options(CLI::App& command, Options& options, const std::strin
       ->transform(Number(0, 1e6))
       ->capture_default_str()
       ->group(group);
+  command
+      .add_option("--router-aux-loss-coef", run.router_aux_loss_coef,
+                  "Weight of the loss that balances the load of experts, for models with experts; "
+                  "0: off, whatever config.json says")
+      ->transform(Number(0, 1e3))
+      ->type_name("NUMBER")
+      ->capture_default_str()
+      ->group(group);
 }
 
 void add_upkeep_options(CLI::App& command, Options& options, const std::string& group) {

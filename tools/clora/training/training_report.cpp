@@ -86,15 +86,22 @@ TrainingCallbacks TrainingReport::callbacks(const Interrupt& interrupt) {
 }
 
 void TrainingReport::on_step(const StepResult& result, double tokens_per_s) {
-  write_event({{"event", "step"},
-               {"step", result.step},
-               {"loss", result.loss},
-               {"tokens", result.tokens},
-               {"learning_rate", result.learning_rate},
-               {"grad_norm", result.grad_norm},
-               {"tokens_per_s", tokens_per_s},
-               {"peak_bytes", loaded_.context().pool().statistics().high_water_bytes}});
-  bar_->update(result.step, fmt::format("loss {:.4f}  {:.0f} tokens/s", result.loss, tokens_per_s));
+  nlohmann::ordered_json event{
+      {"event", "step"},
+      {"step", result.step},
+      {"loss", result.loss},
+      {"tokens", result.tokens},
+      {"learning_rate", result.learning_rate},
+      {"grad_norm", result.grad_norm},
+      {"tokens_per_s", tokens_per_s},
+      {"peak_bytes", loaded_.context().pool().statistics().high_water_bytes}};
+  std::string text = fmt::format("loss {:.4f}  ", result.loss);
+  if (result.balance_loss != 0) {
+    event["balance_loss"] = result.balance_loss;
+    text += fmt::format("balance {:.3f}  ", result.balance_loss);
+  }
+  write_event(event);
+  bar_->update(result.step, fmt::format("{}{:.0f} tokens/s", text, tokens_per_s));
 }
 
 void TrainingReport::on_eval(const EvalResult& result) {
