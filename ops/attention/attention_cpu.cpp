@@ -58,9 +58,19 @@ AttentionGradients record_backward(Batch& batch, const AttentionBackward& backwa
   Launch launch{spec.kernel(file, bf16 ? "attention_backward_bf16_cpu" : "attention_backward_cpu"),
                 single_item_groups(static_cast<std::size_t>(G * chunks)), cost,
                 "attention/backward"};
-  std::vector<Argument> arguments{out.dq,       parts, out.dk,      out.dv,
-                                  dy,           y,     log_sum_exp, in.q,
-                                  in.k,         in.v,  in.first,    spec.problem(in.scale),
+  std::vector<Argument> arguments{out.dq,
+                                  parts,
+                                  out.dk,
+                                  out.dv,
+                                  dy,
+                                  y,
+                                  log_sum_exp,
+                                  in.q,
+                                  in.k,
+                                  in.v,
+                                  in.first,
+                                  in.last,
+                                  spec.problem(in.scale),
                                   narrow(chunk)};
   if (bf16) arguments.emplace_back(narrow(spec.backward_heads()));
   arguments.emplace_back(spec.local(spec.backward_scratch()));
@@ -71,7 +81,8 @@ AttentionGradients record_backward(Batch& batch, const AttentionBackward& backwa
                 single_item_groups(static_cast<std::size_t>(divide_up(T, rows))),
                 {},
                 "attention/add parts"},
-               out.dq, parts, in.first, narrow(T), narrow(H * E), narrow(chunk), narrow(rows));
+               out.dq, parts, in.first, in.last, narrow(T), narrow(H * E), narrow(chunk),
+               narrow(rows));
   return out;
 }
 

@@ -118,10 +118,11 @@ AttentionGradients record_attention_backward_flash(Batch& batch,
                           "attention_backward_flash_keys", "attention/backward");
   keys.cost = cost;
   batch.launch(std::move(keys), written.dk, written.dv, dy, log_sum_exp, dot, in.q, in.k, in.v,
-               in.first, spec.problem(in.scale));
+               in.first, in.last, spec.problem(in.scale));
   batch.launch(launch_of(spec, tile, types, kAttentionBackwardFlash,
                          "attention_backward_flash_queries", "attention/backward q"),
-               out.dq, dy, log_sum_exp, dot, in.q, in.k, in.v, in.first, spec.problem(in.scale));
+               out.dq, dy, log_sum_exp, dot, in.q, in.k, in.v, in.first, in.last,
+               spec.problem(in.scale));
   return written;
 }
 

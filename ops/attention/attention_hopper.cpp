@@ -148,6 +148,7 @@ void record_attention_wgmma(Batch& batch, const AttentionForward& forward) {
 }
 
 const char* attention_backward_wgmma_refusal(const Context&, const AttentionBackward& backward) {
+  if (!backward.spec.causal) return "it is for causal ranges";
   return refusal_of_sizes(backward.spec, backward.spec.E == 64 || backward.spec.E == 128);
 }
 

@@ -195,6 +195,7 @@ void record_attention_matrix(Batch& batch, const AttentionForward& forward, Matr
 }
 
 const char* attention_backward_matrix_refusal(const Context&, const AttentionBackward& backward) {
+  if (!backward.spec.causal) return "it is for causal ranges";
   return refusal_of_sizes(backward.spec);
 }
 

@@ -66,8 +66,8 @@ AttentionGradients record_attention_backward_portable(Batch& batch,
                 spec.groups(spec.T, spec.H),
                 {},
                 "attention/backward q"},
-               out.dq, dy, log_sum_exp, dot, in.q, in.k, in.v, in.first, spec.problem(in.scale),
-               row, row, row);
+               out.dq, dy, log_sum_exp, dot, in.q, in.k, in.v, in.first, in.last,
+               spec.problem(in.scale), row, row, row);
   return out;
 }
 

@@ -75,9 +75,9 @@ std::int64_t AttentionSpec::forward_scratch() const {
 }
 
 std::int64_t AttentionSpec::backward_scratch() const {
-  if (!bf16) return (3 * E + 2 * kKeys + 3) * kQueries;
+  if (!bf16) return (3 * E + 2 * kKeys + 4) * kQueries;
   return kStaged * E / 2 * 3 + backward_heads() * (4 * E / 2 + 3 * kKeys / 2 + 2) * kQueries +
-         (2 * 8 + 1) * kQueries;
+         (2 * 8 + 2) * kQueries;
 }
 
 AttentionSpec AttentionSpec::for_cpus(bool rounds) const {
@@ -116,12 +116,13 @@ ValueBytes AttentionSpec::problem(float scale) const {
                                    .H = narrow(H),
                                    .G = narrow(G),
                                    .E = narrow(E),
-                                   .scale = scale});
+                                   .scale = scale,
+                                   .causal = causal ? 1 : 0});
 }
 
 Cost AttentionSpec::cost() const {
   const auto rows = static_cast<double>(T);
-  const double most = T == Tk ? (rows + 1) / 2 : static_cast<double>(Tk);
+  const double most = T == Tk && causal ? (rows + 1) / 2 : static_cast<double>(Tk);
   return attention_cost({T, H, E}, rows * (keys_per_row > 0 ? keys_per_row : most));
 }
 
@@ -148,7 +149,8 @@ AttentionSpec checked_spec(std::string_view op, Context& context, const Attentio
                            .G = k.shape()[1],
                            .E = E,
                            .keys_per_row = inputs.keys_per_row,
-                           .soft_cap = inputs.soft_cap};
+                           .soft_cap = inputs.soft_cap,
+                           .causal = inputs.causal};
   require_soft_cap(op, spec.soft_cap);
   require(spec.H % spec.G == 0, "{}: the {} query heads must be a multiple of the {} key heads", op,
           spec.H, spec.G);

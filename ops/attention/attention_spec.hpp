@@ -28,6 +28,7 @@ struct AttentionSpec {
   bool bf16 = false;        // if cpu: the products round their operands to bf16
   double keys_per_row = 0;  // AttentionInputs::keys_per_row
   float soft_cap = 0;       // AttentionInputs::soft_cap
+  bool causal = true;       // AttentionInputs::causal
 
   std::size_t units() const { return std::max(1U, context.device().compute_units); }
   bool decodes() const { return T <= kDecodeRows; }

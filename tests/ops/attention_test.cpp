@@ -48,6 +48,7 @@ struct Problem {
   Floats q, k, v, dy;
   Ints first, last;
   float scale, soft_cap = 0;
+  bool causal = true;
 
   Problem(AttentionSizes sizes, Ints begins, Ints ends)
       : n(sizes),
@@ -69,7 +70,8 @@ struct Problem {
             scale,
             {},
             0,
-            soft_cap};
+            soft_cap,
+            causal};
   }
   // The problem with the values that tensors of these types store.
   Problem stored_as(const Types& types) const {
@@ -105,9 +107,29 @@ struct Problem {
   }
   test::QkvGradients gradients() const {
     return test::attention_backward_reference(n, to_double(dy), to_double(q), to_double(k),
-                                              to_double(v), first, scale, soft_cap);
+                                              to_double(v), first, last, scale, soft_cap);
   }
 };
+
+// Row t attends to the rows up to `reach` before and after it, within its document.
+Problem in_windows(const std::vector<std::size_t>& documents, std::int32_t reach, std::size_t H,
+                   std::size_t G, std::size_t E) {
+  test::KeyRanges ranges = test::whole_document_ranges(documents);
+  for (std::size_t t = 0; t < ranges.rows(); ++t) {
+    const auto row = static_cast<std::int32_t>(t);
+    ranges.first[t] = std::max(ranges.first[t], row - reach);
+    ranges.last[t] = std::min(ranges.last[t], row + reach);
+  }
+  const AttentionSizes n{ranges.rows(), ranges.rows(), H, G, E};
+  Problem p{n, std::move(ranges.first), std::move(ranges.last)};
+  p.causal = false;
+  return p;
+}
+// Each row attends to its whole document.
+Problem whole_documents(const std::vector<std::size_t>& documents, std::size_t H, std::size_t G,
+                        std::size_t E) {
+  return in_windows(documents, 1 << 20, H, G, E);
+}
 
 // Documents of these lengths, packed one after another.
 Problem packed(const std::vector<std::size_t>& documents, std::size_t H, std::size_t G,
@@ -359,9 +381,7 @@ TEST_P(Attention, GivesTheSameBitsAgain) {
 class AttentionReference : public testing::TestWithParam<float> {};
 INSTANTIATE_TEST_SUITE_P(Caps, AttentionReference, testing::Values(0.0F, 0.7F));
 
-TEST_P(AttentionReference, BackwardMatchesCentralDifferences) {
-  Problem p = packed({1, 4, 2}, 4, 2, 3);
-  p.soft_cap = GetParam();
+void expect_central_differences(const Problem& p) {
   const test::QkvGradients want = p.gradients();
   const std::vector<double> q = to_double(p.q), k = to_double(p.k), v = to_double(p.v);
   const auto loss = [&](std::span<const double> a, std::span<const double> b,
@@ -375,6 +395,13 @@ TEST_P(AttentionReference, BackwardMatchesCentralDifferences) {
   expect_close(want.dq, test::central_differences(by_q, q), 1e-7, "dq");
   expect_close(want.dk, test::central_differences(by_k, k), 1e-7, "dk");
   expect_close(want.dv, test::central_differences(by_v, v), 1e-7, "dv");
+}
+
+TEST_P(AttentionReference, BackwardMatchesCentralDifferences) {
+  Problem p = packed({1, 4, 2}, 4, 2, 3), whole = whole_documents({1, 4, 2}, 4, 2, 3);
+  p.soft_cap = whole.soft_cap = GetParam();
+  expect_central_differences(p);
+  expect_central_differences(whole);
 }
 
 // Scores are up to 4. Each cap and head dim is another program, so there are few.
@@ -419,6 +446,33 @@ TEST_P(Attention, KeepsANaNOfOneDocumentOutOfTheOthersWithACap) {
     EXPECT_TRUE(std::isnan(got.front())) << "E " << E;
     EXPECT_TRUE(std::equal(got.begin() + begin, got.end(), want.begin() + begin)) << "E " << E;
   }
+}
+
+TEST_P(Attention, MatchesTheFormulaForRowsThatAttendToTheirWholeDocument) {
+  for (const auto& [H, G, E] : kHeads) {
+    const Problem p = whole_documents({31, 1, 70, 2, 33}, H, G, E);
+    check_forward(p, fmt::format("H {} G {} E {}", H, G, E));
+    check_backward(p, fmt::format("H {} G {} E {}", H, G, E));
+  }
+  for (const std::size_t length : {2, 7, 8, 9, 31, 32, 33, 63, 64, 65, 131, 300}) {
+    for (const std::size_t E : kHeadDims) {
+      check_backward(whole_documents({length}, 3, 1, E), fmt::format("{} rows, E {}", length, E));
+    }
+  }
+}
+
+// Documents begin and end anywhere in a block, a chunk, and the keys that a kernel stages at once.
+TEST_P(Attention, BackwardMatchesTheFormulaForWholeDocumentsAcrossChunks) {
+  for (const std::size_t E : kHeadDims) {
+    const std::string what = fmt::format("across chunks, E {}", E);
+    check_backward(whole_documents({100, 1, 250, 3, 120}, 2, 1, E), what);
+    check_backward(in_windows({100, 1, 250, 3, 120}, 70, 2, 1, E), "windows " + what);
+  }
+  check_backward(whole_documents({1824, 516}, 1, 1, 32), "many rows");
+  check_backward(whole_documents({70, 90}, 6, 1, 32), "six heads of one key head");
+  Problem capped = whole_documents({31, 1, 70, 2, 133}, 4, 2, 32);
+  capped.soft_cap = 0.7F;
+  check_backward(capped, "with a soft cap");
 }
 
 TEST_P(Attention, BackwardMatchesTheFormulaForPackedDocuments) {

@@ -79,11 +79,11 @@ struct QkvGradients {
   std::vector<double> dq, dk, dv;
 };
 
-// Packed rows: row t attends to the keys first[t] .. t.
+// Packed rows.
 inline QkvGradients attention_backward_reference(
     const AttentionSizes& n, std::span<const double> dy, std::span<const double> q,
     std::span<const double> k, std::span<const double> v, std::span<const std::int32_t> first,
-    double scale, double cap = 0) {
+    std::span<const std::int32_t> last, double scale, double cap = 0) {
   QkvGradients gradients{std::vector<double>(n.queries()), std::vector<double>(n.keys()),
                          std::vector<double>(n.keys())};
   for (std::size_t t = 0; t < n.T; ++t) {
@@ -91,7 +91,8 @@ inline QkvGradients attention_backward_reference(
       const std::size_t at = (t * n.H + h) * n.E;
       const auto begin = static_cast<std::size_t>(first[t]);
       double log_sum_exp = 0;
-      const auto p = attention_weights(n, q, k, t, h, begin, t, scale, cap, log_sum_exp);
+      const auto p = attention_weights(n, q, k, t, h, begin, static_cast<std::size_t>(last[t]),
+                                       scale, cap, log_sum_exp);
       std::vector<double> dp(p.size());
       double mean = 0;
       for (std::size_t i = 0; i < p.size(); ++i) {
