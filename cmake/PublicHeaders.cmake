@@ -44,6 +44,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/gemm/gemm.hpp
   ops/lora_linear/lora_gradient.hpp
   ops/lora_linear/lora_linear.hpp
+  ops/loss/contrastive.hpp
   ops/loss/cross_entropy.hpp
   ops/quant/quant.hpp
   ops/quant/weight.hpp
