@@ -72,6 +72,7 @@ set(CLORA_PUBLIC_HEADERS
   model/data/packing.hpp
   model/data/records.hpp
   model/embedding/embedder.hpp
+  model/embedding/embedding_scores.hpp
   model/transformer/forward_pass.hpp
   model/transformer/language_model.hpp
   model/transformer/layer_weights.hpp
@@ -89,6 +90,7 @@ set(CLORA_PUBLIC_HEADERS
   model/text/tokenizer_files.hpp
   model/text/tokenizer_spec.hpp
   model/training/checkpoint.hpp
+  model/training/contrastive_loss.hpp
   model/training/evaluator.hpp
   model/training/recorded_step.hpp
   model/training/resumption.hpp

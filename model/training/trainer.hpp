@@ -14,6 +14,7 @@
 
 #include "clora/lora/adapter.hpp"
 #include "clora/model/data/packing.hpp"
+#include "clora/model/training/contrastive_loss.hpp"
 #include "clora/model/transformer/language_model.hpp"
 #include "clora/runtime/commands/batch.hpp"
 
@@ -26,6 +27,9 @@ struct TrainerConfig {
   double weight_decay = 0;
   double clip_norm = 0;  // 0: off
   std::uint32_t dropout_seed = 0;
+  // Micro-batches are then packed texts (pack_text_pairs()), each with the other texts of its own
+  // as negatives, and "labelled tokens" are anchors. nullopt: the loss of the next token.
+  std::optional<ContrastiveLoss> contrastive = {};
 };
 
 struct StepResult {
