@@ -14,10 +14,12 @@
 // Local   the owned rows [E], their sums [E], weights of a block [GROUP]
 // Cost    14 E flops a (query, key) pair and head: scores are computed twice
 // Numerics p from the forward's log_sum_exp; every sum in one fixed order. -D SOFT_CAP: scores are
-//         capped (soft_cap.clh)
+//         capped (soft_cap.clh); -D BIAS: scores have a bias (attention_bias.clh), which is frozen
 //! clc: build GROUP=64 X_TYPE={f32,bf16,f16} RESULT_TYPE={f32,f16}
 //! clc: build GROUP=64 X_TYPE=f32 RESULT_TYPE=f32 SOFT_CAP=50.0f
+//! clc: build GROUP=64 X_TYPE={f32,bf16} RESULT_TYPE=f32 BIAS
 //! clc: budget on gfx90a registers<=64 spills=0
+#include "attention/attention_bias.clh"
 #include "attention/attention_problem.clh"
 #include "elements.clh"
 #include "soft_cap.clh"
@@ -43,7 +45,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backw
     __global const STORED(X_TYPE)* q,
     __global const STORED(X_TYPE)* k, __global const STORED(X_TYPE)* v, __global const int* first,
     AttentionProblem problem, __local float* k_row, __local float* v_row, __local float* dk_sums,
-    __local float* dv_sums) {
+    __local float* dv_sums BIAS_PARAMETERS) {
   const int T = problem.T, H = problem.H, G = problem.G, E = problem.E;
   __local float p[GROUP], ds[GROUP];
   const int g = get_group_id(1), item = get_local_id(0);
@@ -72,7 +74,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backw
           dp = fma(LOAD_ONE(X_TYPE, dy, at * E + e), v_row[e], dp);
         }
         CAP_SCORES(score, problem.scale);
-        p[item] = exp(score * problem.scale - log_sum_exp[at]);
+        p[item] = exp(score * problem.scale - log_sum_exp[at] PLUS_BIAS(h, key, t));
         ds[item] = p[item] * (dp - dot[at]) * problem.scale;
         CAP_GRADIENTS(ds[item], score, problem.scale);
       }
@@ -99,7 +101,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backw
     __global const float* log_sum_exp, __global const float* dot, __global const STORED(X_TYPE)* q,
     __global const STORED(X_TYPE)* k, __global const STORED(X_TYPE)* v, __global const int* first,
     __global const int* last, AttentionProblem problem,
-    __local float* q_row, __local float* dy_row, __local float* sums) {
+    __local float* q_row, __local float* dy_row, __local float* sums BIAS_PARAMETERS) {
   const int H = problem.H, G = problem.G, E = problem.E;
   const float scale = problem.scale;
   __local float ds[GROUP];
@@ -127,7 +129,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backw
         dp = fma(dy_row[e], LOAD_ONE(X_TYPE, v, from + e), dp);
       }
       CAP_SCORES(score, scale);
-      ds[item] = exp(score * scale - log_sum_exp[at]) * (dp - dot[at]) * scale;
+      ds[item] = exp(score * scale - log_sum_exp[at] PLUS_BIAS(h, key, t)) * (dp - dot[at]) * scale;
       CAP_GRADIENTS(ds[item], score, scale);
     }
     barrier(CLK_LOCAL_MEM_FENCE);  // every item reads all of ds

@@ -20,11 +20,14 @@
 //         dy in place, and only the panels of q and dy are transposed copies
 // Cost    10 E flops a (query, key) pair and head
 // Numerics p from the forward's log_sum_exp, at most 1 up to rounding; every sum in one fixed order.
-//         -D SOFT_CAP: scores are capped (soft_cap.clh)
+//         -D SOFT_CAP: scores are capped (soft_cap.clh); -D BIAS: scores have a bias
+//         (attention_bias.clh), which is frozen
 //! clc: build on cpu: KEYS=64
 //! clc: build on cpu: KEYS=64 SOFT_CAP=50.0f
+//! clc: build on cpu: KEYS=64 BIAS
 //! clc: build on cpu: KEYS=64 VECTOR_FLOATS={8,4} VECTOR_REGISTERS={16,32}
 #include "attention/attention_tile_cpu.clh"
+#include "attention/attention_bias_cpu.clh"
 #include "attention/attention_backward_parts_cpu.clh"
 #include "attention/attention_problem.clh"
 
@@ -97,7 +100,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
     __global const float* dy, __global const float* y, __global const float* log_sum_exp,
     __global const float* q, __global const float* k, __global const float* v,
     __global const int* first, __global const int* last, AttentionProblem problem, int chunk,
-    __local float* scratch) {
+    __local float* scratch BIAS_PARAMETERS) {
   const int T = problem.T, H = problem.H, G = problem.G, E = problem.E;
   const float scale = problem.scale;
   __local float* q_panel = scratch;
@@ -154,6 +157,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
         const int keys = min(KEYS, end - key);
         const long k_at = key * k_step + (long)g * E;
         rows_times_panel(p, k + k_at, k_step, keys, keys, q_panel, E);
+        ADD_BIAS_OF_BLOCK(p, h, key, keys, t0);
         rows_times_panel(ds, v + k_at, k_step, keys, keys, dy_panel, E);
         const int ahead = problem.causal ? key - t0 : -KEYS;
         const bool masked = count < QUERIES || key < all_begin || key + keys > all_end;

@@ -30,6 +30,10 @@ struct AttentionInputs {
   // For the backward: whether last[t] == t. If not, the ranges are symmetric: row t attends to key
   // k if and only if row k attends to key t, as in packed documents of an encoder.
   bool causal = true;
+  // [H, 2P - 1] f32: bias[h, P - 1 + k - t] is added to the scaled score of row t and key k; P is
+  // above each distance of a row to its keys. Empty: none. It has no gradient. REQUIRES: no soft
+  // cap.
+  Tensor bias = {};
 };
 
 // The order in which some kernels process their tiles: a temporary, shared by all calls with these

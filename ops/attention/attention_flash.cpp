@@ -49,6 +49,7 @@ Launch launch_of(const AttentionSpec& spec, const AttentionTile& tile, TileTypes
 
 const char* tile_refusal(const AttentionSpec& spec, const AttentionInputs& in) {
   if (spec.decodes()) return "it is for many rows";
+  if (spec.has_bias) return "it has no bias of scores";
   if (!reads_vec4s(spec, in)) return "it reads heads that are aligned to four elements";
   return attention_tile(spec, in) ? nullptr : "its tiles exceed the local memory or a work-group";
 }

@@ -92,6 +92,7 @@ std::string_view file_of(std::int64_t E) {
 const char* refusal_of_sizes(const AttentionSpec& spec, bool supports_head_dim) {
   if (spec.decodes()) return "it is for many rows";
   if (spec.soft_cap != 0) return "it has no soft cap of scores";
+  if (spec.has_bias) return "it has no bias of scores";
   return supports_head_dim ? nullptr : "it is for another head dim";
 }
 

@@ -49,6 +49,7 @@ struct Problem {
   Ints first, last;
   float scale, soft_cap = 0;
   bool causal = true;
+  Floats bias = {};  // [H, 2T - 1], or empty
 
   Problem(AttentionSizes sizes, Ints begins, Ints ends)
       : n(sizes),
@@ -71,7 +72,12 @@ struct Problem {
             {},
             0,
             soft_cap,
-            causal};
+            causal,
+            bias.empty() ? Tensor()
+                         : test::upload(context,
+                                        {static_cast<std::int64_t>(n.H),
+                                         static_cast<std::int64_t>(bias.size() / n.H)},
+                                        bias)};
   }
   // The problem with the values that tensors of these types store.
   Problem stored_as(const Types& types) const {
@@ -103,11 +109,12 @@ struct Problem {
   }
   test::AttentionResult reference() const {
     return test::attention_reference(n, to_double(q), to_double(k), to_double(v), first, last,
-                                     scale, soft_cap);
+                                     scale, soft_cap, to_double(bias));
   }
   test::QkvGradients gradients() const {
     return test::attention_backward_reference(n, to_double(dy), to_double(q), to_double(k),
-                                              to_double(v), first, last, scale, soft_cap);
+                                              to_double(v), first, last, scale, soft_cap,
+                                              to_double(bias));
   }
 };
 
@@ -181,7 +188,8 @@ class Attention : public test::OpTest {
     return {dq.values(), dk.values(), dv.values()};
   }
   static bool rounds(const Problem& p) {
-    return attention_rounds_to_bf16(capabilities(), static_cast<std::int64_t>(p.n.T),
+    return p.bias.empty() &&
+           attention_rounds_to_bf16(capabilities(), static_cast<std::int64_t>(p.n.T),
                                     static_cast<std::int64_t>(p.n.E));
   }
   void check_forward(const Problem& given, const std::string& what, const Types& types = {}) {
@@ -386,7 +394,9 @@ void expect_central_differences(const Problem& p) {
   const std::vector<double> q = to_double(p.q), k = to_double(p.k), v = to_double(p.v);
   const auto loss = [&](std::span<const double> a, std::span<const double> b,
                         std::span<const double> c) {
-    const auto y = test::attention_reference(p.n, a, b, c, p.first, p.last, p.scale, p.soft_cap).y;
+    const auto y = test::attention_reference(p.n, a, b, c, p.first, p.last, p.scale, p.soft_cap,
+                                             to_double(p.bias))
+                       .y;
     return std::inner_product(y.begin(), y.end(), p.dy.begin(), 0.0);
   };
   const auto by_q = [&](const std::vector<double>& x) { return loss(x, k, v); };
@@ -401,6 +411,9 @@ TEST_P(AttentionReference, BackwardMatchesCentralDifferences) {
   Problem p = packed({1, 4, 2}, 4, 2, 3), whole = whole_documents({1, 4, 2}, 4, 2, 3);
   p.soft_cap = whole.soft_cap = GetParam();
   expect_central_differences(p);
+  expect_central_differences(whole);
+  if (GetParam() != 0) return;
+  whole.bias = test::random_values(4 * (2 * whole.n.T - 1), 5);
   expect_central_differences(whole);
 }
 
@@ -473,6 +486,27 @@ TEST_P(Attention, BackwardMatchesTheFormulaForWholeDocumentsAcrossChunks) {
   Problem capped = whole_documents({31, 1, 70, 2, 133}, 4, 2, 32);
   capped.soft_cap = 0.7F;
   check_backward(capped, "with a soft cap");
+}
+
+// In both directions, with few rows, many rows, and several chunks.
+TEST_P(Attention, AddsABiasOfTheDistance) {
+  for (const auto& [H, G, E] : std::vector<Heads>{{2, 2, 5}, {4, 2, 32}, {3, 1, 64}}) {
+    for (const auto& documents :
+         std::vector<std::vector<std::size_t>>{{3}, {10, 1, 5}, {31, 1, 70, 2, 133}}) {
+      for (Problem p : {packed(documents, H, G, E), whole_documents(documents, H, G, E)}) {
+        p.bias = test::random_values(H * (2 * p.n.T - 1), 5, 2);
+        const std::string what = fmt::format("T {} H {} G {} E {}", p.n.T, H, G, E);
+        check_forward(p, what);
+        if (p.n.T > 3) check_backward(p, what);
+      }
+    }
+  }
+  for (const Types& types : {kTypes.front(), kTypes[3]}) {
+    Problem p = whole_documents({60, 1, 50}, 4, 2, 32);
+    p.bias = test::random_values(4 * (2 * p.n.T - 1), 5, 2);
+    check_forward(p, name_of(types), types);
+    check_backward(p, name_of(types), types);
+  }
 }
 
 TEST_P(Attention, BackwardMatchesTheFormulaForPackedDocuments) {
@@ -627,6 +661,12 @@ TEST_P(Attention, RefusesTensorsThatDoNotMatch) {
   using testing::HasSubstr;
   EXPECT_THAT(message([](auto& in) { in.soft_cap = -1; }),
               HasSubstr("the soft cap must be 0 (none) or more, got -1"));
+  EXPECT_THAT(message([&](auto& in) { in.bias = logs; }),
+              HasSubstr("the bias must be of 2P - 1 distances, got 4"));
+  EXPECT_THAT(message([&](auto& in) {
+                in.bias = logs.reshape({16, 1});
+              }),
+              HasSubstr("bias must be f32 [4, 1]"));
   EXPECT_THAT(message([](auto& in) { in.q = {}; }),
               HasSubstr("q must be f32, bf16 or f16 [T, H, E]"));
   EXPECT_THAT(message([](auto& in) { in.k = in.first; }), HasSubstr("k must be [Tk, G, 8]"));
