@@ -98,7 +98,8 @@ AttentionInputs AttentionLayer::inputs(const Tensor& k, const Tensor& v) {
           .order = ranges.order,
           .keys_per_row = ranges.keys_per_row,
           .soft_cap = static_cast<float>(spec_.soft_cap),
-          .causal = spec_.is_causal};
+          .causal = spec_.is_causal,
+          .bias = recording_.model().position_bias()};
 }
 
 void AttentionLayer::attend() {

@@ -5,6 +5,7 @@
 
 #include "clora/ops/quant/quant.hpp"
 #include "model/files/dequantise.hpp"
+#include "model/transformer/position_bias.hpp"
 #include "model/transformer/rope_table.hpp"
 #include "model/weights/stored_order.hpp"
 #include "runtime/fail.hpp"
@@ -168,6 +169,16 @@ class Loader {
     }
     return context_.upload<float>({spec.position_rows - spec.skipped_positions, c.hidden_size},
                                   DType::f32, sum, MemoryTag::weights);
+  }
+
+  Tensor position_bias() {
+    const ModelConfig& c = files_.config();
+    const PositionBiasSpec& spec = c.position_bias;
+    if (spec.buckets == 0) return {};
+    const std::vector<float> table = floats_of(spec.names, {spec.buckets, c.heads});
+    return context_.upload<float>({c.heads, 2 * c.max_positions - 1}, DType::f32,
+                                  bias_by_distance(table, spec, c.heads, c.max_positions),
+                                  MemoryTag::weights);
   }
 
   BlockWeights block(std::size_t layer) {
@@ -474,6 +485,7 @@ LanguageModel::LanguageModel(Context& context, const WeightFiles& files, const L
   embeddings_ = loader.matrix(c.embedding.words.hugging_face + ".weight", matrix);
   position_embeddings_ = loader.position_embeddings();
   embedding_norm_ = loader.embedding_norm();
+  position_bias_ = loader.position_bias();
   for (std::size_t layer = 0; layer < c.blocks.size(); ++layer) {
     blocks_.push_back(loader.block(layer));
   }

@@ -157,10 +157,10 @@ TEST_P(EncoderTraining, HasTheGradientsOfCentralDifferences) {
     const double largest =
         std::abs(*std::ranges::max_element(gradients, {}, [](float x) { return std::abs(x); }));
     for (std::size_t i = 5; i < count; i += count / 40) {
-      constexpr float kStep = 0.02F;
+      constexpr float kStep = 0.02F;  // losses are rounded to about 1e-6
       const double difference =
           (loss_at(i, values[i] + kStep) - loss_at(i, values[i] - kStep)) / (2 * double{kStep});
-      EXPECT_NEAR(gradients[i], difference, 1e-2 * largest) << "element " << i;
+      EXPECT_NEAR(gradients[i], difference, 1e-2 * largest + 2.5e-5) << "element " << i;
     }
   }
 }

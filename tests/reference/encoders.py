@@ -29,7 +29,9 @@ SIZES = {"vocab_size": families.VOCAB, "hidden_size": 24, "intermediate_size": 4
          "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 32,
          "layer_norm_eps": 1e-3, "type_vocab_size": 2}
 ENCODERS = {"bert": ("bert", SIZES),
-            "bert_tanh": ("bert", {**SIZES, "hidden_act": "gelu_pytorch_tanh"})}
+            "bert_tanh": ("bert", {**SIZES, "hidden_act": "gelu_pytorch_tanh"}),
+            "mpnet": ("mpnet", {**{key: value for key, value in SIZES.items()
+                                   if key != "type_vocab_size"}, "max_position_embeddings": 34})}
 GGUF_NAMES = {
     "embeddings.word_embeddings": "token_embd", "embeddings.position_embeddings": "position_embd",
     "embeddings.token_type_embeddings": "token_types", "embeddings.LayerNorm": "token_embd_norm",
@@ -48,6 +50,9 @@ def gguf_name(name):
 
 
 def gguf_of(config, shapes):
+    if config["model_type"] != "bert":
+        return {"gguf": {}, "gguf_tensors": {},
+                "gguf_notes": {"unsaid": ["anything of this family"]}}
     metadata = {"general.architecture": "bert", "bert.block_count": config["num_hidden_layers"],
                 "bert.context_length": config["max_position_embeddings"],
                 "bert.embedding_length": config["hidden_size"],
@@ -88,7 +93,7 @@ def sequences_of(config, shapes):
 def adapted(model):
     model = peft.get_peft_model(model, peft.LoraConfig(
         r=3, lora_alpha=6, lora_dropout=0.0, task_type="FEATURE_EXTRACTION",
-        target_modules=r".*layer\.\d+\..*(query|key|value|dense)"))
+        target_modules=r".*layer\.\d+\..*(query|key|value|dense|q|k|v|o)"))
     for name, value in model.named_parameters():
         if ".lora_A." in name:
             i, j = np.indices(tuple(value.shape), dtype=np.float64)
@@ -101,8 +106,9 @@ def adapted(model):
 
 
 def record(number, texts):
-    return [[(i * (7 + 3 * text) + 11 + 5 * number) % families.VOCAB
-             for i in range(2 + (5 * number + 3 * text) % 11)] for text in range(texts)]
+    ids = [[(i * (7 + 3 * text) + 11 + 5 * number) % families.VOCAB
+            for i in range(2 + (5 * number + 3 * text) % 11)] for text in range(texts)]
+    return [[max(x, 3) for x in text] for text in ids]  # 1 is MPNet's padding
 
 
 def vector(model, ids, pooling):
