@@ -84,7 +84,7 @@ void attention_cached(OpBench& bench, std::int64_t T, std::int64_t filled) {
 void attention_backward(OpBench& bench, std::int64_t documents, std::int64_t length) {
   const Problem p = packed(documents, length);
   const auto want = test::attention_backward_reference(p.n, p.dy.values, p.q.values, p.k.values,
-                                                       p.v.values, p.first, 0.125);
+                                                       p.v.values, p.first, p.last, 0.125);
   bench.cost = {2.5 * p.cost().flops, 2 * p.cost().bytes};
   bench.tolerance = 1e-4;
   bench.record([&](BufferSet& set) {

@@ -45,6 +45,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/gemm/gemm.hpp
   ops/lora_linear/lora_gradient.hpp
   ops/lora_linear/lora_linear.hpp
+  ops/loss/contrastive.hpp
   ops/loss/cross_entropy.hpp
   ops/quant/quant.hpp
   ops/quant/weight.hpp
@@ -72,6 +73,7 @@ set(CLORA_PUBLIC_HEADERS
   model/data/packing.hpp
   model/data/records.hpp
   model/embedding/embedder.hpp
+  model/embedding/embedding_scores.hpp
   model/transformer/forward_pass.hpp
   model/transformer/language_model.hpp
   model/transformer/layer_weights.hpp
@@ -89,6 +91,7 @@ set(CLORA_PUBLIC_HEADERS
   model/text/tokenizer_files.hpp
   model/text/tokenizer_spec.hpp
   model/training/checkpoint.hpp
+  model/training/contrastive_loss.hpp
   model/training/evaluator.hpp
   model/training/recorded_step.hpp
   model/training/resumption.hpp

@@ -28,6 +28,11 @@ struct AdapterSite {
 template <class T>
 using ModulePatterns = std::vector<std::pair<std::string, T>>;
 
+// The task_type of PEFT's configurations that are supported: a model with a head, and one that
+// embeds texts.
+inline constexpr std::string_view kCausalLanguageModel = "CAUSAL_LM";
+inline constexpr std::string_view kFeatureExtraction = "FEATURE_EXTRACTION";
+
 struct AdapterConfig {
   std::int64_t rank = 8;
   double alpha = 16;
@@ -38,6 +43,8 @@ struct AdapterConfig {
   // and only in the blocks of layers_to_transform if it is not empty.
   std::vector<std::string> target_modules = {};
   std::string base_model = {};  // name or path of the base model
+  std::string task_type =
+      std::string(kCausalLanguageModel);  // PEFT's, or FEATURE_EXTRACTION of an embedding model
   bool targets_are_regex = false;
   std::vector<std::string> exclude_modules = {};
   bool excludes_are_regex = false;

@@ -151,6 +151,7 @@ AdapterConfig parse_peft_config(std::string_view text, const std::string& source
          config.dropout);
   config.rank_stabilised = keys.find_flag("use_rslora").value_or(false);
   config.base_model = keys.find_text("base_model_name_or_path").value_or("");
+  config.task_type = keys.find_text("task_type").value_or(std::string(kCausalLanguageModel));
   read_targets(keys, config);
   config.exclude_modules = names_or_regex(keys, "exclude_modules", config.excludes_are_regex);
   config.layers_to_transform = read_layers(keys);
@@ -169,7 +170,7 @@ AdapterConfig read_peft_config(const std::filesystem::path& folder) {
 std::string peft_config_text(const AdapterConfig& config) {
   const Json json{
       {"peft_type", "LORA"},
-      {"task_type", "CAUSAL_LM"},
+      {"task_type", config.task_type},
       {"base_model_name_or_path", config.base_model},
       {"r", config.rank},
       {"lora_alpha", number_json(config.alpha)},

@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "clora/lora/adapter.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -12,7 +13,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, 1> kPeftTypes{"LORA"};
-constexpr std::array<std::string_view, 1> kTaskTypes{"CAUSAL_LM"};
+constexpr std::array<std::string_view, 2> kTaskTypes{kCausalLanguageModel, kFeatureExtraction};
 constexpr std::array<std::string_view, 1> kBiases{"none"};
 
 // Supported keys of LoraConfig of PEFT 0.21.2 and older releases.
@@ -102,7 +103,8 @@ void check_start(const OrderedJsonKeys& keys) {
 
 void refuse_peft_keys(const OrderedJsonKeys& keys) {
   require_one_of(keys, "peft_type", "an adapter type other than LORA", kPeftTypes);
-  require_one_of(keys, "task_type", "a task other than causal language modelling", kTaskTypes);
+  require_one_of(keys, "task_type",
+                 "a task other than causal language modelling and feature extraction", kTaskTypes);
   require_one_of(keys, "bias", "trained biases", kBiases);
   check_start(keys);
   for (const auto& [key, value] : keys.value().items()) {

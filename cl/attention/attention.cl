@@ -14,10 +14,13 @@
 // Local   the row of q [E], sums of y [E], scores [GROUP]
 // Cost    4 E flops a (query, key) pair and head
 // Numerics online softmax (Milakov and Gimelshein, 2018); only keys of the range are read.
-//         -D SOFT_CAP: scores are capped (soft_cap.clh)
+//         -D SOFT_CAP: scores are capped (soft_cap.clh); -D BIAS: scores have a bias
+//         (attention_bias.clh)
 //! clc: build GROUP=64 X_TYPE={f32,bf16,f16} RESULT_TYPE={f32,f16}
 //! clc: build GROUP=64 X_TYPE=f32 RESULT_TYPE=f32 SOFT_CAP=50.0f
+//! clc: build GROUP=64 X_TYPE={f32,bf16} RESULT_TYPE=f32 BIAS
 //! clc: budget on gfx90a registers<=48 spills=0
+#include "attention/attention_bias.clh"
 #include "attention/attention_problem.clh"
 #include "elements.clh"
 #include "group_reduce.clh"
@@ -27,7 +30,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_forwa
     __global STORED(RESULT_TYPE)* y, __global float* log_sum_exp, __global const STORED(X_TYPE)* q,
     __global const STORED(X_TYPE)* k, __global const STORED(X_TYPE)* v, __global const int* first,
     __global const int* last, AttentionProblem problem, int keeps_log_sum_exp,
-    __local float* query, __local float* sums) {
+    __local float* query, __local float* sums BIAS_PARAMETERS) {
   const int H = problem.H, G = problem.G, E = problem.E;
   __local float scores[GROUP];
   const int h = get_group_id(1), item = get_local_id(0);
@@ -51,6 +54,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_forwa
       __global const STORED(X_TYPE)* k_row = k + key * k_step + head;
       for (int e = 0; e < E; ++e) score = fma(query[e], LOAD_ONE(X_TYPE, k_row, e), score);
       CAP_SCORES(score, 1.0f);
+      ADD_BIAS(score, h, key, (int)t);
     }
     const float new_max = fmax(running_max, group_max(score, scores));
     const float factor = exp(running_max - new_max);

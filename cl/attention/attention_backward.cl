@@ -1,10 +1,11 @@
-// attention, backward, portable, over packed rows (row t attends to keys first[t] .. t).
+// attention, backward, portable, over packed rows (row t attends to keys first[t] .. last[t], and
+// the rows that attend to key k are k .. or, if not causal, first[k] .. last[k]).
 //   p[t, h, k] = exp(scale * q[t, h] . k[k, g] - log_sum_exp[t, h]),  g = h / (H / G)
 //   ds[t, h, k] = scale * p * (dy[t, h] . v[k, g] - dot[t, h]),  dot = dy . y
 //   dv[k, g] = sum_{h, t} p dy[t, h]      dk[k, g] = sum_{h, t} ds q[t, h]
 //   dq[t, h] = sum_k ds k[k, g]
 //
-// Shapes  q, y, dy, dq [T, H, E]; k, v, dk, dv [T, G, E]; first [T] i32; log_sum_exp, dot [T, H]
+// Shapes  q, y, dy, dq [T, H, E]; k, v, dk, dv [T, G, E]; first, last [T] i32; log_sum_exp, dot [T, H]
 // Types   q, k, v, y and dy of -D X_TYPE, dq, dk and dv of RESULT_TYPE: f32, bf16 or f16; all else
 //         f32
 // Work    attention_dots: an item owns one dot. attention_backward_keys: a work-group owns one row
@@ -13,10 +14,12 @@
 // Local   the owned rows [E], their sums [E], weights of a block [GROUP]
 // Cost    14 E flops a (query, key) pair and head: scores are computed twice
 // Numerics p from the forward's log_sum_exp; every sum in one fixed order. -D SOFT_CAP: scores are
-//         capped (soft_cap.clh)
+//         capped (soft_cap.clh); -D BIAS: scores have a bias (attention_bias.clh), which is frozen
 //! clc: build GROUP=64 X_TYPE={f32,bf16,f16} RESULT_TYPE={f32,f16}
 //! clc: build GROUP=64 X_TYPE=f32 RESULT_TYPE=f32 SOFT_CAP=50.0f
+//! clc: build GROUP=64 X_TYPE={f32,bf16} RESULT_TYPE=f32 BIAS
 //! clc: budget on gfx90a registers<=64 spills=0
+#include "attention/attention_bias.clh"
 #include "attention/attention_problem.clh"
 #include "elements.clh"
 #include "soft_cap.clh"
@@ -42,7 +45,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backw
     __global const STORED(X_TYPE)* q,
     __global const STORED(X_TYPE)* k, __global const STORED(X_TYPE)* v, __global const int* first,
     AttentionProblem problem, __local float* k_row, __local float* v_row, __local float* dk_sums,
-    __local float* dv_sums) {
+    __local float* dv_sums BIAS_PARAMETERS) {
   const int T = problem.T, H = problem.H, G = problem.G, E = problem.E;
   __local float p[GROUP], ds[GROUP];
   const int g = get_group_id(1), item = get_local_id(0);
@@ -56,8 +59,9 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backw
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // every item reads the full rows
 
-  // first is non-decreasing, so the key's document ends before the first row with first[row] > key.
-  for (int block = key; block < T && first[block] <= key; block += GROUP) {
+  // first is non-decreasing, so the key's readers end before the first row with first[row] > key.
+  const int begin = problem.causal ? key : first[key];
+  for (int block = begin; block < T && first[block] <= key; block += GROUP) {
     const int t = block + item;
     for (int h = g * (H / G); h < (g + 1) * (H / G); ++h) {
       p[item] = 0.0f;
@@ -70,7 +74,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backw
           dp = fma(LOAD_ONE(X_TYPE, dy, at * E + e), v_row[e], dp);
         }
         CAP_SCORES(score, problem.scale);
-        p[item] = exp(score * problem.scale - log_sum_exp[at]);
+        p[item] = exp(score * problem.scale - log_sum_exp[at] PLUS_BIAS(h, key, t));
         ds[item] = p[item] * (dp - dot[at]) * problem.scale;
         CAP_GRADIENTS(ds[item], score, problem.scale);
       }
@@ -96,8 +100,8 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backw
     __global STORED(RESULT_TYPE)* dq, __global const STORED(X_TYPE)* dy,
     __global const float* log_sum_exp, __global const float* dot, __global const STORED(X_TYPE)* q,
     __global const STORED(X_TYPE)* k, __global const STORED(X_TYPE)* v, __global const int* first,
-    AttentionProblem problem,
-    __local float* q_row, __local float* dy_row, __local float* sums) {
+    __global const int* last, AttentionProblem problem,
+    __local float* q_row, __local float* dy_row, __local float* sums BIAS_PARAMETERS) {
   const int H = problem.H, G = problem.G, E = problem.E;
   const float scale = problem.scale;
   __local float ds[GROUP];
@@ -113,10 +117,11 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backw
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // every item reads the full rows
 
-  for (int block = first[t]; block <= t; block += GROUP) {
+  const int last_key = last[t];
+  for (int block = first[t]; block <= last_key; block += GROUP) {
     const int key = block + item;
     ds[item] = 0.0f;
-    if (key <= t) {
+    if (key <= last_key) {
       const long from = key * k_step + head;
       float score = 0.0f, dp = 0.0f;
       for (int e = 0; e < E; ++e) {
@@ -124,11 +129,11 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backw
         dp = fma(dy_row[e], LOAD_ONE(X_TYPE, v, from + e), dp);
       }
       CAP_SCORES(score, scale);
-      ds[item] = exp(score * scale - log_sum_exp[at]) * (dp - dot[at]) * scale;
+      ds[item] = exp(score * scale - log_sum_exp[at] PLUS_BIAS(h, key, t)) * (dp - dot[at]) * scale;
       CAP_GRADIENTS(ds[item], score, scale);
     }
     barrier(CLK_LOCAL_MEM_FENCE);  // every item reads all of ds
-    const int keys = min(GROUP, t + 1 - block);
+    const int keys = min(GROUP, last_key + 1 - block);
     for (int e = item; e < E; e += GROUP) {
       for (int n = 0; n < keys; ++n) {
         const long from = (block + n) * k_step + head + e;

@@ -1,14 +1,13 @@
-// attention, backward, with bf16 operands, for CPU devices with avx512_bf16, over packed rows (row
-// t attends to keys first[t] .. t): the formulas of attention_backward_cpu.cl with the operands of
-// all five products rounded to bf16.
+// attention, backward, with bf16 operands, for CPU devices with avx512_bf16, over packed rows: the
+// formulas and ranges of attention_backward_cpu.cl with the operands of all five products rounded
+// to bf16.
 //
-// Shapes  q, y, dy, dq [T, H, E]; k, v, dk, dv [T, G, E]; first [T] i32; log_sum_exp [T, H];
+// Shapes  q, y, dy, dq [T, H, E]; k, v, dk, dv [T, G, E]; first, last [T] i32; log_sum_exp [T, H];
 //         dq_parts [chunks - 1, T, H, E]; E a multiple of 32
 // Types   f32
 // Work    attention_backward_bf16_cpu: a work-group of one work-item owns the keys of one chunk of
 //         one key head: it computes all of their dk and dv, and their contribution to dq. A row's
-//         own chunk writes its contribution to dq, an earlier chunk c writes to dq_parts[c].
-//         Work-group ids run over key heads, and within a key head over the first chunk, the last,
+//         own chunk writes its contribution to dq, the others write to dq_parts. Work-group ids run over key heads, and within a key head over the first chunk, the last,
 //         the second, the last but one ..., which balances the work for drivers that hand out
 //         ranges of groups.
 //         attention_add_parts_cpu (attention_backward_parts_cpu.clh) adds the parts.
@@ -60,6 +59,7 @@ void rows_add(__global float* out, long out_step, int count, __local float* spar
 // The per-lane values of a block of queries besides q and dy.
 typedef struct {
   __local int* first;
+  __local int* last;
   __local float* log_sum;  // in units of log 2
   __local float* dot;      // dy . y
 } Lanes;
@@ -82,21 +82,20 @@ void fill_lanes(__local float* log_sums, __local float* dots, __global const flo
   float16 change = weight * (vload16(0, dp + (n) * QUERIES + side) - dot_##half) * scale;      \
   CAP_GRADIENTS(change, weight##_score, LN_2);                                                 \
   if (masked) {                                                                                \
-    const int16 seen = (first_##half <= key + (n)) & (lane + (t0 + side) >= key + (n));        \
+    const int16 seen = (first_##half <= key + (n)) & (last_##half >= key + (n));               \
     weight = seen ? weight : (float16)(0.0f);                                                  \
     change = seen ? change : (float16)(0.0f);                                                  \
   }
 
-// Computes p and ds of 8 keys from the scores and dp = dy . v, by rows, and ds also `across`. t0 is
-// the first query.
+// Computes p and ds of 8 keys from the scores and dp = dy . v, by rows, and ds also `across`.
 BF16_TARGET void weights_of_scores(__local uint* p, __local uint* ds, long row_pairs,
                                    __local uint* ds_across, __local const float* scores,
-                                   __local const float* dp, Lanes lanes, int key, int t0,
-                                   float scale, bool masked) {
-  const int16 lane = (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+                                   __local const float* dp, Lanes lanes, int key, float scale,
+                                   bool masked) {
   const float16 log_sum_low = vload16(0, lanes.log_sum), log_sum_high = vload16(1, lanes.log_sum);
   const float16 dot_low = vload16(0, lanes.dot), dot_high = vload16(1, lanes.dot);
   const int16 first_low = vload16(0, lanes.first), first_high = vload16(1, lanes.first);
+  const int16 last_low = vload16(0, lanes.last), last_high = vload16(1, lanes.last);
   for (int n = 0; n < ROWS; n += 2) {
     WEIGHTS_OF(n, 0, low, even_low, even_low_change)
     WEIGHTS_OF(n, 16, high, even_high, even_high_change)
@@ -113,8 +112,8 @@ BF16_TARGET void weights_of_scores(__local uint* p, __local uint* ds, long row_p
 }
 
 // out[n] += weights[n] . rows over the lanes of all heads, for `keys` keys, of which the first
-// `valid` are stored: dv from p and dy, dk from ds and q. `ahead` is the first key minus the first
-// query; queries before a key do not attend to it.
+// `valid` are stored: dv from p and dy, dk from ds and q. Queries below `ahead` + n do not
+// attend to key n.
 void add_to_keys(__global float* out, long out_step, int keys, int valid, __local float* spare,
                  __local const uint* weights, __local const uint* rows, int heads, int ahead,
                  int width) {
@@ -136,10 +135,10 @@ void add_to_keys(__global float* out, long out_step, int keys, int valid, __loca
 // at least one of its lanes attends to.
 void add_to_queries(__global float* dq, long step, int count, __local float* spare,
                     __local const uint* ds_across, __local const uint* k_across,
-                    __local const int* lane_first, int key, int keys, int t0, int width) {
+                    Lanes lanes, int key, int keys, int width) {
   for (int lane = 0; lane < count; lane += ROWS) {
-    const int from = max(0, lane_first[lane] - key) / 2;
-    const int to = min(keys, t0 + lane + ROWS - key) / 2;
+    const int from = max(0, lanes.first[lane] - key) / 2;
+    const int to = min(keys, lanes.last[lane + ROWS - 1] + 2 - key) / 2;
     for (int e = 0; e < width && from < to; e += 32) {
       rows_add(dq + lane * step + e, step, count - lane, spare, ds_across + from * QUERIES + lane,
                1, QUERIES, k_across + from * width + e, width, to - from);
@@ -159,8 +158,8 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
     __global float* dq, __global float* dq_parts, __global float* dk, __global float* dv,
     __global const float* dy, __global const float* y, __global const float* log_sum_exp,
     __global const float* q, __global const float* k, __global const float* v,
-    __global const int* first, AttentionProblem problem, int chunk, int heads,
-    __local uint* scratch) {
+    __global const int* first, __global const int* last, AttentionProblem problem, int chunk,
+    int heads, __local uint* scratch) {
   const int T = problem.T, H = problem.H, G = problem.G, E = problem.E;
   const float scale = problem.scale;
   const int block_size = E / 2 * QUERIES, across_size = KEYS / 2 * QUERIES;
@@ -179,6 +178,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
   __local float* lane_logs = dp + ROWS * QUERIES;
   __local float* lane_dots = lane_logs + heads * QUERIES;
   __local int* lane_first = (__local int*)(lane_dots + heads * QUERIES);
+  __local int* lane_last = lane_first + QUERIES;
 
   const int chunks = (T + chunk - 1) / chunk;
   const int turn = (int)get_group_id(0) % chunks, g = (int)get_group_id(0) / chunks;
@@ -197,15 +197,20 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
     zero_rows(dk + s_at, k_step, s1 - s0, E);
     zero_rows(dv + s_at, k_step, s1 - s0, E);
 
-    for (int t0 = s0; t0 < T && first[t0] < s1; t0 += QUERIES) {
+    // A multiple of QUERIES: a block of queries has one own chunk.
+    const int t_begin = problem.causal ? s0 : first[s0] / QUERIES * QUERIES;
+    for (int t0 = t_begin; t0 < T && first[t0] < s1; t0 += QUERIES) {
       const int count = min(QUERIES, T - t0);
       // Full tiles of keys: s0 and `staged` are multiples of 8.
       const int begin = max(s0, first[t0] / ROWS * ROWS);
-      const int end = min(s0 + staged, (t0 + count + ROWS - 1) / ROWS * ROWS);
-      const int all_begin = first[t0 + count - 1];
+      const int end = min(s0 + staged, (last[t0 + count - 1] + ROWS) / ROWS * ROWS);
+      const int all_begin = first[t0 + count - 1], all_end = last[t0] + 1;
       const bool first_keys = s0 == c0 || first[t0] / ROWS * ROWS >= s0;
-      __global float* dq_to = t0 < c1 ? dq : dq_parts + part * (T * q_step);
-      for (int i = 0; i < QUERIES; ++i) lane_first[i] = i < count ? first[t0 + i] : INT_MAX;
+      __global float* dq_to = dq_of_chunk(dq, dq_parts, t0, part, c0, c1, T * q_step);
+      for (int i = 0; i < QUERIES; ++i) {
+        lane_first[i] = i < count ? first[t0 + i] : INT_MAX;
+        lane_last[i] = last[min(t0 + i, T - 1)];
+      }
 
       for (int h = g * (H / G); h < h_end; h += heads) {
         const int head_count = min(heads, h_end - h), row_pairs = head_count * QUERIES / 2;
@@ -224,7 +229,8 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
         for (int key = begin; key < end; key += KEYS) {
           const int keys = min(KEYS, end - key), from = key - s0;
           for (int j = 0; j < head_count; ++j) {
-            const Lanes lanes = {lane_first, lane_logs + j * QUERIES, lane_dots + j * QUERIES};
+            const Lanes lanes = {lane_first, lane_last, lane_logs + j * QUERIES,
+                                 lane_dots + j * QUERIES};
             for (int n = 0; n < keys; n += ROWS) {
               const int at = (from + n) * E / 2;
               // Prefetches the next block's rows, spread over the first keys.
@@ -236,21 +242,22 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
               rows_times_panel(dp, v_rows + at, ROWS, dy_panels + j * block_size, E);
               if (fetches) prefetch_rows(y + next, q_step, PREFETCHED, E);
               const bool masked =
-                  count < QUERIES || key + n < all_begin || key + n + ROWS > t0 + 1;
+                  count < QUERIES || key + n < all_begin || key + n + ROWS > all_end;
               weights_of_scores(p + n * row_pairs + j * QUERIES / 2,
                                 ds + n * row_pairs + j * QUERIES / 2, row_pairs,
                                 ds_across + j * across_size + n / 2 * QUERIES, scores, dp,
-                                lanes, key + n, t0, scale, masked);
+                                lanes, key + n, scale, masked);
               if (fetches) prefetch_rows(dq_to + next, q_step, PREFETCHED, E);
             }
             add_to_queries(dq_to + q_at + j * E, q_step, count, scores, ds_across + j * across_size,
-                           k_across + from / 2 * E, lane_first, key, keys, t0, E);
+                           k_across + from / 2 * E, lanes, key, keys, E);
           }
           const long k_at = key * k_step + (long)g * E;
-          add_to_keys(dv + k_at, k_step, keys, s1 - key, scores, p, dy_across, head_count,
-                      key - t0, E);
-          add_to_keys(dk + k_at, k_step, keys, s1 - key, scores, ds, q_across, head_count,
-                      key - t0, E);
+          const int ahead = problem.causal ? key - t0 : -KEYS;
+          add_to_keys(dv + k_at, k_step, keys, s1 - key, scores, p, dy_across, head_count, ahead,
+                      E);
+          add_to_keys(dk + k_at, k_step, keys, s1 - key, scores, ds, q_across, head_count, ahead,
+                      E);
         }
       }
     }

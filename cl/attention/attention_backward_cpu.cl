@@ -1,29 +1,33 @@
-// attention, backward, for CPU devices, over packed rows (row t attends to keys first[t] .. t).
+// attention, backward, for CPU devices, over packed rows (row t attends to keys first[t] ..
+// last[t], and the rows that attend to key k are k .. or, if not causal, first[k] .. last[k]).
 //   p[t, h, k] = exp(scale * q[t, h] . k[k, g] - log_sum_exp[t, h]),  g = h / (H / G)
 //   ds[t, h, k] = scale * p * (dy[t, h] . v[k, g] - dy[t, h] . y[t, h])
 //   dv[k, g] = sum_{h, t} p dy[t, h]      dk[k, g] = sum_{h, t} ds q[t, h]
 //   dq[t, h] = sum_k ds k[k, g]
 //
-// Shapes  q, y, dy, dq [T, H, E]; k, v, dk, dv [T, G, E]; first [T] i32; log_sum_exp [T, H];
+// Shapes  q, y, dy, dq [T, H, E]; k, v, dk, dv [T, G, E]; first, last [T] i32; log_sum_exp [T, H];
 //         dq_parts [chunks - 1, T, H, E]
 // Types   f32
 // Work    attention_backward_cpu: a work-group of one work-item owns the keys of one chunk of one
 //         key head: it computes all of their dk and dv, and their contribution to dq. A row's own
-//         chunk writes its contribution to dq, an earlier chunk c writes to dq_parts[c]. Work-group
+//         chunk writes its contribution to dq, the others write to dq_parts. Work-group
 //         ids run over key heads, and within a key head over the first chunk, the last, the second,
 //         the last but one ..., which balances the work for drivers that hand out ranges of groups.
 //         attention_add_parts_cpu (attention_backward_parts_cpu.clh) adds the parts.
 // Local   one array a group: panels [E][32] of q and dy, dq [E][32], p and ds [KEYS][32], a row of
-//         32 for each of first, log_sum_exp and dy . y
+//         32 for each of first, last, log_sum_exp and dy . y
 // Tiles   8 x 32 sums in micro-tiles, see attention_tile_cpu.clh; all five products read k, v, q and
 //         dy in place, and only the panels of q and dy are transposed copies
 // Cost    10 E flops a (query, key) pair and head
 // Numerics p from the forward's log_sum_exp, at most 1 up to rounding; every sum in one fixed order.
-//         -D SOFT_CAP: scores are capped (soft_cap.clh)
+//         -D SOFT_CAP: scores are capped (soft_cap.clh); -D BIAS: scores have a bias
+//         (attention_bias.clh), which is frozen
 //! clc: build on cpu: KEYS=64
 //! clc: build on cpu: KEYS=64 SOFT_CAP=50.0f
+//! clc: build on cpu: KEYS=64 BIAS
 //! clc: build on cpu: KEYS=64 VECTOR_FLOATS={8,4} VECTOR_REGISTERS={16,32}
 #include "attention/attention_tile_cpu.clh"
+#include "attention/attention_bias_cpu.clh"
 #include "attention/attention_backward_parts_cpu.clh"
 #include "attention/attention_problem.clh"
 
@@ -34,12 +38,11 @@
 // Replaces the scores by p and dy . v by ds, for one block.
 __attribute__((noinline)) void weights_of_scores(
     __local float* p, __local float* ds, __local const int* lane_first,
-    __local const float* lane_log, __local const float* lane_dot, int key, int keys, int t0,
-    float scale, bool masked) {
-  const int16 lane = (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    __local const int* lane_last, __local const float* lane_log, __local const float* lane_dot,
+    int key, int keys, float scale, bool masked) {
   for (int side = 0; side < QUERIES; side += 16) {
     const float16 log_sum = vload16(0, lane_log + side), dot = vload16(0, lane_dot + side);
-    const int16 first = vload16(0, lane_first + side), last = lane + (t0 + side);
+    const int16 first = vload16(0, lane_first + side), last = vload16(0, lane_last + side);
     for (int n = 0; n < keys; ++n) {
       __local float* p_at = p + n * QUERIES + side;
       __local float* ds_at = ds + n * QUERIES + side;
@@ -59,8 +62,8 @@ __attribute__((noinline)) void weights_of_scores(
   }
 }
 
-// out[n] += weights[n] . rows for `keys` keys: dv from p and dy, dk from ds and q. `ahead` is the
-// first key minus the first query; queries before a key do not attend to it.
+// out[n] += weights[n] . rows for `keys` keys: dv from p and dy, dk from ds and q. Queries
+// below `ahead` + n do not attend to key n.
 __attribute__((noinline)) void add_to_keys(__global float* out, long out_step,
                                                 __local const float* weights,
                                                 __global const float* rows, long row_step,
@@ -96,7 +99,8 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
     __global float* dq, __global float* dq_parts, __global float* dk, __global float* dv,
     __global const float* dy, __global const float* y, __global const float* log_sum_exp,
     __global const float* q, __global const float* k, __global const float* v,
-    __global const int* first, AttentionProblem problem, int chunk, __local float* scratch) {
+    __global const int* first, __global const int* last, AttentionProblem problem, int chunk,
+    __local float* scratch BIAS_PARAMETERS) {
   const int T = problem.T, H = problem.H, G = problem.G, E = problem.E;
   const float scale = problem.scale;
   __local float* q_panel = scratch;
@@ -107,6 +111,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
   __local float* lane_log = ds + KEYS * QUERIES;
   __local float* lane_dot = lane_log + QUERIES;
   __local int* lane_first = (__local int*)(lane_dot + QUERIES);
+  __local int* lane_last = lane_first + QUERIES;
 
   float ones[QUERIES];
   for (int i = 0; i < QUERIES; ++i) ones[i] = 1.0f;
@@ -124,13 +129,18 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
     }
   }
 
-  for (int t0 = c0; t0 < T && first[t0] < c1; t0 += QUERIES) {
+  // A multiple of QUERIES: a block of queries has one own chunk.
+  const int t_begin = problem.causal ? c0 : first[c0] / QUERIES * QUERIES;
+  for (int t0 = t_begin; t0 < T && first[t0] < c1; t0 += QUERIES) {
     const int count = min(QUERIES, T - t0);
     // Full tiles of keys: c0 is a multiple of 8, and so is c1 unless it is T.
     const int begin = max(c0, first[t0] / ROWS * ROWS);
-    const int end = min(c1, (t0 + count + ROWS - 1) / ROWS * ROWS);
-    const int all_begin = first[t0 + count - 1];
-    for (int i = 0; i < QUERIES; ++i) lane_first[i] = i < count ? first[t0 + i] : INT_MAX;
+    const int end = min(c1, (last[t0 + count - 1] + ROWS) / ROWS * ROWS);
+    const int all_begin = first[t0 + count - 1], all_end = last[t0] + 1;
+    for (int i = 0; i < QUERIES; ++i) {
+      lane_first[i] = i < count ? first[t0 + i] : INT_MAX;
+      lane_last[i] = last[min(t0 + i, T - 1)];
+    }
 
     for (int h = g * (H / G); h < (g + 1) * (H / G); ++h) {
       const long q_at = t0 * q_step + (long)h * E;
@@ -147,14 +157,17 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
         const int keys = min(KEYS, end - key);
         const long k_at = key * k_step + (long)g * E;
         rows_times_panel(p, k + k_at, k_step, keys, keys, q_panel, E);
+        ADD_BIAS_OF_BLOCK(p, h, key, keys, t0);
         rows_times_panel(ds, v + k_at, k_step, keys, keys, dy_panel, E);
-        const bool masked = count < QUERIES || key < all_begin || key + keys > t0 + 1;
-        weights_of_scores(p, ds, lane_first, lane_log, lane_dot, key, keys, t0, scale, masked);
-        add_to_keys(dv + k_at, k_step, p, dy + q_at, q_step, count, keys, key - t0, E);
-        add_to_keys(dk + k_at, k_step, ds, q + q_at, q_step, count, keys, key - t0, E);
+        const int ahead = problem.causal ? key - t0 : -KEYS;
+        const bool masked = count < QUERIES || key < all_begin || key + keys > all_end;
+        weights_of_scores(p, ds, lane_first, lane_last, lane_log, lane_dot, key, keys, scale,
+                          masked);
+        add_to_keys(dv + k_at, k_step, p, dy + q_at, q_step, count, keys, ahead, E);
+        add_to_keys(dk + k_at, k_step, ds, q + q_at, q_step, count, keys, ahead, E);
         panel_update(dq_panel, ones, k + k_at, k_step, ds, keys, E);
       }
-      __global float* to = t0 < c1 ? dq : dq_parts + part * (T * q_step);
+      __global float* to = dq_of_chunk(dq, dq_parts, t0, part, c0, c1, T * q_step);
       panel_to_rows(to + q_at, q_step, count, E, dq_panel, 1.0f, 1.0f);
     }
   }

@@ -1,12 +1,13 @@
-// attention, backward, in tiles, over packed rows (row t attends to keys first[t] .. t): the
-// portable kernels for many rows.
+// attention, backward, in tiles, over packed rows (row t attends to keys first[t] .. last[t], and
+// the rows that attend to key k are k .. or, if not causal, first[k] .. last[k]): the portable
+// kernels for many rows.
 //   p[t, h, k] = exp(scale * q[t, h] . k[k, g] - log_sum_exp[t, h]),  g = h / (H / G)
 //   ds[t, h, k] = scale * p * (dy[t, h] . v[k, g] - dot[t, h]),  dot = dy . y
 //   dv[k, g] = sum_{h, t} p dy[t, h]      dk[k, g] = sum_{h, t} ds q[t, h]
 //   dq[t, h] = sum_k ds k[k, g]
 //
-// Shapes  q, dy, dq [T, H, E]; k, v [T, G, E]; dk, dv [T, H, E], a part for each query head; first
-//         [T] i32, non-decreasing; log_sum_exp, dot [T, H]; E = HEAD_DIM
+// Shapes  q, dy, dq [T, H, E]; k, v [T, G, E]; dk, dv [T, H, E], a part for each query head; first,
+//         last [T] i32, non-decreasing; log_sum_exp, dot [T, H]; E = HEAD_DIM
 // Types   q, k, v and dy of -D X_TYPE, dq, dk and dv of RESULT_TYPE: f32, bf16 or f16; all else f32
 // Work    attention_backward_flash_queries: a work-group owns TILE_ROWS rows of dq of one head and
 //         loops over blocks of BLOCK keys.
@@ -45,7 +46,7 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void attention_backw
     __global STORED(RESULT_TYPE)* dq, __global const STORED(X_TYPE)* dy,
     __global const float* log_sum_exp, __global const float* dot, __global const STORED(X_TYPE)* q,
     __global const STORED(X_TYPE)* k, __global const STORED(X_TYPE)* v, __global const int* first,
-    AttentionProblem problem) {
+    __global const int* last, AttentionProblem problem) {
   __local float4 stage_fours[STAGE_FLOATS / 4];
   __local float4 weight_fours[BLOCK * LEFT_STRIDE / 4];
   __local int finite[2];
@@ -57,7 +58,7 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void attention_backw
   const int h = get_group_id(1);
   // The last queries have the most keys in a causal mask, so their tiles begin first.
   const int begin = ((int)get_num_groups(0) - 1 - (int)get_group_id(0)) * TILE_ROWS;
-  const int last_key = min(begin + TILE_ROWS, T) - 1;
+  const int last_key = last[min(begin + TILE_ROWS, T) - 1];
   const long stride = (long)H * HEAD_DIM, key_stride = (long)G * HEAD_DIM;
   const long head = (long)h * HEAD_DIM, key_head = (long)(h / (H / G)) * HEAD_DIM;
   const HeadRows q_rows = {q + head, stride, 0, T - 1, begin};
@@ -75,7 +76,7 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void attention_backw
 #pragma unroll
   for (uint i = 0; i < ITEM_ROWS; ++i) {
     const int t = min(begin + (int)tile_row(item, i), T - 1);
-    ranges[i] = (int2)(first[t], t);
+    ranges[i] = (int2)(first[t], last[t]);
     of_rows[i] = (float2)(log_sum_exp[(long)t * H + h] * LOG2_E, dot[(long)t * H + h]);
     ones[i] = 1.0f;
   }
@@ -117,21 +118,22 @@ int end_of_readers(__global const int* first, int last_key, int from, int T) {
   return past;
 }
 
-// log_sum_exp in units of log 2 and dot of rows t .. t + 3, and the first keys that they attend to.
+// log_sum_exp in units of log 2 and dot of rows t .. t + 3, and the keys that they attend to.
 typedef struct {
   float4 lse2, dot;
-  int4 first;
+  int4 first, last;
 } FourRows;
 
 FourRows four_rows(__global const float* log_sum_exp, __global const float* dot,
-                   __global const int* first, int t, int T, int H, int h) {
+                   __global const int* first, __global const int* last, int t, int T, int H,
+                   int h) {
   const int a = min(t, T - 1), b = min(t + 1, T - 1), c = min(t + 2, T - 1), d = min(t + 3, T - 1);
   const long of_a = (long)a * H + h, of_b = (long)b * H + h, of_c = (long)c * H + h,
              of_d = (long)d * H + h;
   const FourRows four = {
       (float4)(log_sum_exp[of_a], log_sum_exp[of_b], log_sum_exp[of_c], log_sum_exp[of_d]) * LOG2_E,
       (float4)(dot[of_a], dot[of_b], dot[of_c], dot[of_d]),
-      (int4)(first[a], first[b], first[c], first[d])};
+      (int4)(first[a], first[b], first[c], first[d]), (int4)(last[a], last[b], last[c], last[d])};
   return four;
 }
 
@@ -140,7 +142,7 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void attention_backw
     __global const STORED(X_TYPE)* dy, __global const float* log_sum_exp, __global const float* dot,
     __global const STORED(X_TYPE)* q,
     __global const STORED(X_TYPE)* k, __global const STORED(X_TYPE)* v, __global const int* first,
-    AttentionProblem problem) {
+    __global const int* last, AttentionProblem problem) {
   __local float4 stage_fours[STAGE_FLOATS / 4];
   __local float4 weight_fours[BLOCK * LEFT_STRIDE / 4];
   __local int finite[2];
@@ -153,17 +155,18 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void attention_backw
   const int begin = (int)get_group_id(0) * TILE_ROWS;
   const int last_key = min(begin + TILE_ROWS, T) - 1;
   const int end = end_of_readers(first, last_key, last_key, T);
+  const int readers = problem.causal ? begin : first[begin];  // the first of them
   const long stride = (long)H * HEAD_DIM, key_stride = (long)G * HEAD_DIM;
   const long head = (long)h * HEAD_DIM, key_head = (long)(h / (H / G)) * HEAD_DIM;
   const HeadRows k_rows = {k + key_head, key_stride, 0, T - 1, begin};
   const HeadRows v_rows = {v + key_head, key_stride, 0, T - 1, begin};
-  HeadRows q_rows = {q + head, stride, begin, end - 1, begin};
-  HeadRows dy_rows = {dy + head, stride, begin, end - 1, begin};
+  HeadRows q_rows = {q + head, stride, readers, end - 1, readers};
+  HeadRows dy_rows = {dy + head, stride, readers, end - 1, readers};
 
   float4 dk_sums[ITEM_ROWS * WIDTH_FOURS], dv_sums[ITEM_ROWS * WIDTH_FOURS];
   clear_weighted(dk_sums);
   clear_weighted(dv_sums);
-  for (int block = begin; block < end; block += BLOCK) {
+  for (int block = readers; block < end; block += BLOCK) {
     q_rows.begin = dy_rows.begin = block;
     float4 scores[ITEM_ROWS * BLOCK_FOURS], dots[ITEM_ROWS * BLOCK_FOURS];
     clear_dots(scores);
@@ -173,14 +176,14 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void attention_backw
 #pragma unroll
     for (uint j = 0; j < BLOCK_FOURS; ++j) {
       const int t = block + (int)tile_column(item, j);
-      const FourRows four = four_rows(log_sum_exp, dot, first, t, T, H, h);
+      const FourRows four = four_rows(log_sum_exp, dot, first, last, t, T, H, h);
       const int4 row = t + (int4)(0, 1, 2, 3);
 #pragma unroll
       for (uint i = 0; i < ITEM_ROWS; ++i) {
         const int key = begin + (int)tile_row(item, i);
         const uint at = i * BLOCK_FOURS + j;
         weigh(scores + at, dots + at, four.lse2, four.dot,
-              key >= four.first && key <= row && row < T, problem.scale);
+              key >= four.first && key <= four.last && row < T, problem.scale);
       }
     }
     store_weights(weights, scores, item);

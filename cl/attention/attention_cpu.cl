@@ -13,12 +13,15 @@
 // Cost    4 E flops a (query, key) pair and head; k and v come from the cache for all blocks of
 //         rows except one
 // Numerics online softmax (Milakov and Gimelshein, 2018); a lane takes no value from a row outside
-//         its range, so a NaN there is harmless. -D SOFT_CAP: scores are capped (soft_cap.clh)
+//         its range, so a NaN there is harmless. -D SOFT_CAP: scores are capped (soft_cap.clh);
+//         -D BIAS: scores have a bias (attention_bias.clh)
 //! clc: build on cpu: KEYS=64
 //! clc: build on cpu: KEYS=64 SOFT_CAP=50.0f
+//! clc: build on cpu: KEYS=64 BIAS
 //! clc: build on cpu: KEYS=64 VECTOR_FLOATS={8,4} VECTOR_REGISTERS={16,32}
 #include "attention/attention_problem.clh"
 #include "attention/attention_tile_cpu.clh"
+#include "attention/attention_bias_cpu.clh"
 
 #ifndef KEYS
 #error "KEYS: keys of one block of scores, a multiple of 8"
@@ -28,7 +31,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_c
     __global float* y, __global float* log_sum_exp, __global const float* q,
     __global const float* k, __global const float* v, __global const int* first,
     __global const int* last, AttentionProblem problem, int keeps_log_sum_exp,
-    __local float* scratch) {
+    __local float* scratch BIAS_PARAMETERS) {
   const int T = problem.T, H = problem.H, G = problem.G, E = problem.E;
   __local float* panel = scratch;
   __local float* sums = panel + E * QUERIES;
@@ -60,6 +63,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_c
     __global const float* v_rows = v + key * k_step + (long)g * E;
     rows_times_panel(scores, k_rows, k_step, keys, problem.Tk - key, panel, E);
     cap_scores(scores, keys);
+    ADD_BIAS_OF_BLOCK(scores, h, key, keys, t0);
 
     if (masked) {
       const int16 first0 = vload16(0, lane_first), first1 = vload16(1, lane_first);

@@ -30,6 +30,14 @@ struct EmbeddingSpec {
   NormSpec norm = {};
 };
 
+// A bias of the scores of every attention layer by the distance of two tokens
+// (model/transformer/position_bias.hpp), of a table [buckets, H].
+struct PositionBiasSpec {
+  TensorNames names = {};
+  std::int64_t buckets = 0;  // 0: there is none; else a multiple of 4
+  std::int64_t max_distance = 128;
+};
+
 // The row or rows of a text that become its vector.
 enum class Pooling { mean, first_token, last_token };
 
@@ -55,6 +63,7 @@ struct ModelConfig {
   // An encoder's output is that of its last block: it has no head.
   bool has_head = true;
   EmbeddingSpec embedding;
+  PositionBiasSpec position_bias;
   std::string block_prefix = "model.layers.";  // of Hugging Face's names, before the block's number
   // What Hugging Face's names may begin with besides: "bert." in files with a head for a task.
   std::string optional_prefix;

@@ -43,6 +43,7 @@ void pad_rows(PackedRows& packed, std::size_t rows) {
   packed.positions.resize(rows, 0);
   packed.first.resize(rows);
   packed.last.resize(rows);
+  if (!packed.text.empty()) packed.text.resize(rows, -1);
   for (std::size_t t = begin; t < rows; ++t) {
     packed.first[t] = packed.last[t] = static_cast<std::int32_t>(t);
   }

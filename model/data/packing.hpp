@@ -21,7 +21,10 @@ struct PackedRows {                   // each [rows]
   std::vector<std::int32_t> positions;
   std::vector<std::int32_t> first;  // the first row of its document
   std::vector<std::int32_t> last;   // the last one: the row itself
-  int target_count = 0;             // labelled rows
+  // The number of the row's text, -1 in padding rows; empty unless texts are packed
+  // (text_packing.hpp).
+  std::vector<std::int32_t> text;
+  int target_count = 0;  // terms of the loss: labelled rows, or anchors
 
   std::size_t rows() const { return ids.size(); }
 };

@@ -1,5 +1,6 @@
 #include "model/data/record_reader.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "clora/runtime/files/json.hpp"
@@ -153,7 +154,7 @@ ReadRecord RecordReader::read(std::string_view line, std::string_view source,
     if (!object.is_object()) bad("a record must be a JSON object, got {}", json_excerpt(object));
     ReadRecord out = read_object(object);
     if (out.record.ids.empty()) bad("the text has no tokens");
-    out.record.is_target.front() = 0;  // no token before it could predict it
+    if (!options_.pairs) out.record.is_target.front() = 0;  // no token before it could predict it
     return out;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::invalid_data) throw;
@@ -163,6 +164,7 @@ ReadRecord RecordReader::read(std::string_view line, std::string_view source,
 
 ReadRecord RecordReader::read_object(const Json& object) const {
   refuse_keys(object, kRecordKeys, "a record");
+  if (options_.pairs) return read_text_pair(object);
   if (object.contains("messages")) return read_messages(messages_of(object["messages"]));
   if (object.contains("prompt") || object.contains("completion")) return read_pair(object);
   if (object.contains("text")) return read_text(filled_string_of(object, "text"));
@@ -171,6 +173,44 @@ ReadRecord RecordReader::read_object(const Json& object) const {
   if (keys.size() > 200) keys = keys.substr(0, 200) + "...";
   bad("a record needs \"text\", \"prompt\" and \"completion\", or \"messages\"; got keys: {}",
       keys.empty() ? "none" : keys);
+}
+
+ReadRecord RecordReader::read_text_pair(const Json& object) const {
+  const auto& [query_prefix, document_prefix] = *options_.pairs;
+  ReadRecord out;
+  if (object.contains("sentence1") || object.contains("sentence2")) {
+    for (const char* key : {"sentence1", "sentence2"}) {
+      append_text(out, query_prefix + filled_string_of(object, key));
+    }
+    const auto score = object.find("score");
+    if (score == object.end() || !score->is_number()) {
+      bad("\"score\" must be a number, got {}",
+          score == object.end() ? "nothing" : json_excerpt(*score));
+    }
+    out.score = score->get<double>();
+    return out;
+  }
+  append_text(out, query_prefix + filled_string_of(object, "anchor"));
+  append_text(out, document_prefix + filled_string_of(object, "positive"));
+  if (object.contains("negative")) {
+    append_text(out, document_prefix + filled_string_of(object, "negative"));
+  }
+  return out;
+}
+
+void RecordReader::append_text(ReadRecord& out, const std::string& text) const {
+  look_for_special(out, text);
+  std::size_t most = options_.max_seq_length;
+  if (options_.max_positions > 0) most = std::min(most, options_.max_positions);
+  const CutText encoded =
+      tokenizer_.encode_at_most(text, most, {.parse_special = options_.parse_special});
+  if (encoded.ids.empty()) bad("a text has no tokens");
+  out.is_cut = out.is_cut || encoded.cut > 0;
+  Record& record = out.record;
+  const std::size_t begin = record.ids.size();
+  record.ids.insert(record.ids.end(), encoded.ids.begin(), encoded.ids.end());
+  record.is_target.resize(record.ids.size(), 0);
+  record.is_target[begin] = 1;
 }
 
 ReadRecord RecordReader::read_text(const std::string& text) const {

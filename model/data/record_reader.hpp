@@ -16,6 +16,8 @@ namespace clora {
 struct ReadRecord {
   Record record;
   std::optional<std::int32_t> special;  // the first special token in its texts that was not parsed
+  bool is_cut = false;                  // a text of a pair was truncated
+  std::optional<double> score = {};     // of a scored pair
 };
 
 class RecordReader {
@@ -33,6 +35,8 @@ class RecordReader {
   ReadRecord read_object(const nlohmann::json& object) const;
   ReadRecord read_text(const std::string& text) const;
   ReadRecord read_pair(const nlohmann::json& object) const;
+  ReadRecord read_text_pair(const nlohmann::json& object) const;
+  void append_text(ReadRecord& out, const std::string& text) const;
   ReadRecord read_messages(const std::vector<ChatMessage>& messages) const;
   void append(ReadRecord& out, const std::string& text, bool is_target) const;
   void append_eos(Record& record) const;

@@ -65,7 +65,11 @@ class FileReading {
     ++read_;
     note_special(read);
     Record& record = read.record;
-    cut(record);
+    if (options_.pairs) {
+      note_pair(read);
+    } else {
+      cut(record);
+    }
     if (std::ranges::find(record.is_target, 1) == record.is_target.end()) {
       if (out_.skipped++ == 0) first_skipped_ = lines_.number();
       return;
@@ -85,6 +89,14 @@ class FileReading {
     if (out_.with_special++ > 0) return;
     out_.special_line = lines_.number();
     out_.special_token = reader_.tokenizer().token_text(*read.special);
+  }
+
+  void note_pair(const ReadRecord& read) {
+    if (read.is_cut) ++out_.truncated;
+    if (read.score.has_value() != !out_.scores.empty() && !out_.records.empty()) {
+      bad(lines_.number(), "pairs with a score and pairs without one cannot be mixed");
+    }
+    if (read.score) out_.scores.push_back(*read.score);
   }
 
   void cut(Record& record) {

@@ -6,6 +6,11 @@
 //   {"messages": [{role, content}]} each assistant turn, with the token that ends it, is a target,
 //                                   unless its "weight" is 0; content: a string, or a list of
 //                                   {"type": "text", "text"}
+// Or, if text pairs are requested (RecordOptions::pairs), one of
+//   {"anchor", "positive"}, {"anchor", "positive", "negative"}    for the contrastive loss
+//   {"sentence1", "sentence2", "score"}                           for a rank correlation
+// whose texts follow one another in a record, each with its special tokens; is_target marks the
+// first token of each (texts_of()).
 // Other keys are ignored, except those that would change what is trained (tools, tool_calls,
 // labels, ...): these are refused by name unless they are null or empty. A line that cannot be used
 // is an error: Error(invalid_data) "FILE: line N: reason".
@@ -28,8 +33,14 @@ struct Record {
   std::vector<std::uint8_t> is_target;  // [ids.size()]; the loss mask; 1: the token is labelled
 };
 
+struct TextPairOptions {
+  std::string query_prefix;     // before anchors, and before both texts of a scored pair
+  std::string document_prefix;  // before positives and negatives
+};
+
 struct RecordOptions {
-  std::size_t max_seq_length = 512;  // in tokens; longer records are truncated. REQUIRES >= 2
+  // In tokens; longer records, or longer texts of a pair, are truncated. REQUIRES >= 2
+  std::size_t max_seq_length = 512;
   bool append_eos = true;            // append eos, as a target, to texts and completions
   bool apply_chat_template = false;  // prompt and completion become a user and an assistant turn
   std::size_t limit = 0;             // maximum number of records to read; 0: all
@@ -41,6 +52,7 @@ struct RecordOptions {
   std::size_t max_positions = 0;
   std::size_t max_bytes = std::size_t{4} << 30U;  // maximum memory of the records
   std::string chat_template_problem = {};         // why there is no chat template, for messages
+  std::optional<TextPairOptions> pairs = {};      // records are pairs or triplets of texts
 };
 
 struct Records {
@@ -51,6 +63,7 @@ struct Records {
   std::size_t with_special = 0;
   std::size_t special_line = 0;
   std::string special_token = {};
+  std::vector<double> scores = {};  // of scored pairs, one for each record; else empty
 
   std::size_t target_count() const;  // labelled tokens of all records
 };

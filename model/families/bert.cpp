@@ -3,6 +3,7 @@
 // other than the first, the pooler and heads for other tasks do not enter the embedding of a text.
 #include <nlohmann/json.hpp>
 
+#include "model/configuration/encoder_block.hpp"
 #include "model/configuration/family.hpp"
 #include "model/configuration/gguf_config.hpp"
 #include "model/configuration/hugging_face_config.hpp"
@@ -12,33 +13,15 @@
 namespace clora {
 namespace {
 
-NormSpec layer_norm(const ModelConfig& c, const char* name, const char* gguf) {
-  return {.names = {name, gguf}, .width = c.hidden_size, .has_bias = true};
-}
-
-SubLayerSpec attention_layer(const ModelConfig& c) {
-  const std::int64_t D = c.hidden_size;
-  const auto linear = [&](const char* name, const char* gguf) {
-    return LinearSpec{{name, gguf}, D, D, true};
-  };
-  AttentionLayerSpec attention{.is_causal = false,
-                               .heads = c.heads,
-                               .kv_heads = c.heads,
-                               .head_dim = c.head_dim,
-                               .q = linear("attention.self.query", "attn_q"),
-                               .k = linear("attention.self.key", "attn_k"),
-                               .v = linear("attention.self.value", "attn_v"),
-                               .o = linear("attention.output.dense", "attn_output")};
-  return {.sum_norm = layer_norm(c, "attention.output.LayerNorm", "attn_output_norm"),
-          .f = std::move(attention)};
-}
-
-SubLayerSpec mlp_layer(const ModelConfig& c, GeluForm form) {
-  const std::int64_t D = c.hidden_size, F = c.intermediate_size;
-  return {.sum_norm = layer_norm(c, "output.LayerNorm", "layer_output_norm"),
-          .f = MlpLayerSpec{.form = form,
-                            .up = {{"intermediate.dense", "ffn_up"}, F, D, true},
-                            .down = {{"output.dense", "ffn_down"}, D, F, true}}};
+EncoderNames names() {
+  return {.q = {"attention.self.query", "attn_q"},
+          .k = {"attention.self.key", "attn_k"},
+          .v = {"attention.self.value", "attn_v"},
+          .o = {"attention.output.dense", "attn_output"},
+          .attention_norm = {"attention.output.LayerNorm", "attn_output_norm"},
+          .up = {"intermediate.dense", "ffn_up"},
+          .down = {"output.dense", "ffn_down"},
+          .output_norm = {"output.LayerNorm", "layer_output_norm"}};
 }
 
 void add_encoder(ModelConfig& config, std::int64_t segments, GeluForm form) {
@@ -49,42 +32,21 @@ void add_encoder(ModelConfig& config, std::int64_t segments, GeluForm form) {
       .segments = {"embeddings.token_type_embeddings", "token_types"},
       .position_rows = config.max_positions,
       .segment_rows = segments,
-      .norm = layer_norm(config, "embeddings.LayerNorm", "token_embd_norm"),
+      .norm = encoder_norm(config, {"embeddings.LayerNorm", "token_embd_norm"}),
   };
   config.block_prefix = "encoder.layer.";
   config.optional_prefix = "bert.";
   config.unused_tensors = {"embeddings.position_ids", "pooler.", "cls.", "classifier."};
   config.blocks.assign(static_cast<std::size_t>(config.layers),
-                       {attention_layer(config), mlp_layer(config, form)});
-}
-
-GeluForm gelu_form(const HuggingFaceKeys& keys) {
-  const std::string function = keys.find_text("hidden_act").value_or("gelu");
-  if (function == "gelu_new" || function == "gelu_pytorch_tanh") return GeluForm::tanh;
-  keys.refuse_if(function != "gelu", "hidden_act");
-  return GeluForm::exact;
+                       encoder_block(config, names(), form));
 }
 
 void from_hugging_face(const HuggingFaceKeys& keys, ModelConfig& config) {
-  config.layers = keys.integer("num_hidden_layers");
-  config.hidden_size = keys.integer("hidden_size");
-  config.intermediate_size = keys.integer("intermediate_size");
-  config.heads = config.kv_heads = keys.integer("num_attention_heads");
-  if (config.heads < 1 || config.hidden_size % config.heads != 0)
-    fail(ErrorCode::invalid_file, "{}: hidden_size must be a multiple of num_attention_heads",
-         keys.source());
-  config.head_dim = config.hidden_size / config.heads;
-  config.vocabulary = keys.integer("vocab_size");
-  config.max_positions = keys.integer("max_position_embeddings");
-  config.norm_epsilon = keys.number("layer_norm_eps");
-  check_sizes(config, keys.source());
+  read_encoder(keys, config);
   const auto positions = keys.find_text("position_embedding_type");
   keys.refuse_if(positions.value_or("absolute") != "absolute", "position_embedding_type");
-  for (const char* key : {"is_decoder", "add_cross_attention"}) keys.refuse_if(keys.flag(key), key);
-  keys.ignore({"gradient_checkpointing", "classifier_dropout", "hidden_dropout_prob",
-               "attention_probs_dropout_prob", "chunk_size_feed_forward", "tie_word_embeddings"});
   const std::int64_t segments = keys.find_integer("type_vocab_size").value_or(2);
-  add_encoder(config, segments, gelu_form(keys));
+  add_encoder(config, segments, read_gelu_form(keys));
 }
 
 // llama.cpp's numbers of poolings: none, mean, the first token, the last one, a classifier's.
@@ -130,14 +92,7 @@ void from_gguf(const GgufKeys& keys, ModelConfig& config) {
 }
 
 void to_hugging_face(nlohmann::ordered_json& object, const ModelConfig& config) {
-  for (const char* key :
-       {"num_key_value_heads", "head_dim", "rms_norm_eps", "rope_theta", "rope_scaling",
-        "attention_bias", "attention_dropout", "tie_word_embeddings", "sliding_window"}) {
-    object.erase(key);
-  }
-  const auto& mlp = std::get<MlpLayerSpec>(config.blocks.front().back().f);
-  object["hidden_act"] = mlp.form == GeluForm::exact ? "gelu" : "gelu_pytorch_tanh";
-  object["layer_norm_eps"] = config.norm_epsilon;
+  write_encoder(object, config);
   object["position_embedding_type"] = "absolute";
   object["type_vocab_size"] = config.embedding.segment_rows;
 }

@@ -4,8 +4,10 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <utility>
 
+#include "model/data/text_packing.hpp"
 #include "model/transformer/finite_check.hpp"
 #include "runtime/elapsed.hpp"
 #include "runtime/fail.hpp"
@@ -17,15 +19,15 @@ namespace {
 // Rows of an evaluation batch: enough to keep every core busy, few enough for a step's memory.
 constexpr std::size_t kEvaluationRows = 1024;
 
-// Calls f(indices) for groups of records of about kEvaluationRows tokens; together they contain
-// every record once.
+// Calls f(indices) for groups of at most `at_once` records and about kEvaluationRows tokens;
+// together they contain every record once.
 template <class F>
-void for_each_group(const Records& records, F f) {
+void for_each_group(const Records& records, std::size_t at_once, F f) {
   std::vector<std::size_t> group;
   std::size_t rows = 0;
   for (std::size_t i = 0; i < records.records.size(); ++i) {
     const std::size_t length = records.records[i].ids.size();
-    if (!group.empty() && rows + length > kEvaluationRows) {
+    if (group.size() >= at_once || (!group.empty() && rows + length > kEvaluationRows)) {
       f(group);
       group.clear();
       rows = 0;
@@ -63,11 +65,24 @@ PackedRows pack_records(const Records& records, std::span<const std::size_t> ind
   return pack_rows(std::span<const Record* const>(chosen), rows);
 }
 
-Evaluator::Evaluator(LanguageModel& model, const Adapter* adapter, std::shared_ptr<Arena> arena)
+PackedRows pack_for(const std::optional<ContrastiveLoss>& contrastive, const ModelConfig& model,
+                    const Records& records, std::span<const std::size_t> indices) {
+  if (!contrastive) return pack_records(records, indices);
+  return pack_text_pairs(records, indices, text_packing(model, contrastive->pooling));
+}
+
+Evaluator::Evaluator(LanguageModel& model, const Adapter* adapter, std::shared_ptr<Arena> arena,
+                     const std::optional<ContrastiveLoss>& contrastive)
     : model_(&model),
       adapter_(adapter),
+      contrastive_(contrastive),
       loss_sum_(model.context().allocate({1}, DType::f32, MemoryTag::activations)),
-      steps_(model, adapter, StepKind::evaluate, {loss_sum_}, std::move(arena)) {}
+      steps_(model, adapter, StepTask{StepKind::evaluate, contrastive}, {loss_sum_},
+             std::move(arena)) {}
+
+PackedRows Evaluator::pack(const Records& records, std::span<const std::size_t> indices) const {
+  return pack_for(contrastive_, model_->config(), records, indices);
+}
 
 double Evaluator::loss_sum(const PackedRows& rows) {
   Context& context = model_->context();
@@ -82,7 +97,7 @@ double Evaluator::loss_sum(const PackedRows& rows) {
 
 void Evaluator::fail_at_first_of(const Records& records, std::span<const std::size_t> indices) {
   const auto bad = std::ranges::find_if(indices, [&](std::size_t index) {
-    return !std::isfinite(loss_sum(pack_records(records, std::array{index})));
+    return !std::isfinite(loss_sum(pack(records, std::array{index})));
   });
   const std::size_t record = (bad == indices.end() ? indices.front() : *bad) + 1;
   const bool is_f16 = model_->context().activation_type() == DType::f16;
@@ -93,18 +108,29 @@ void Evaluator::fail_at_first_of(const Records& records, std::span<const std::si
                            "floats");
 }
 
-EvalResult Evaluator::evaluate(const Records& records) {
-  require_any_target(records, "evaluator");
-  const auto begin = std::chrono::steady_clock::now();
-  EvalResult result;
-  for_each_group(records, [&](const std::vector<std::size_t>& group) {
-    const PackedRows rows = pack_records(records, group);
+void Evaluator::add_loss(EvalResult& result, const Records& records, std::size_t at_once) {
+  for_each_group(records, at_once, [&](const std::vector<std::size_t>& group) {
+    const PackedRows rows = pack(records, group);
     const double sum = loss_sum(rows);
     if (!std::isfinite(sum)) fail_at_first_of(records, group);
     result.loss += sum;
     result.tokens += rows.target_count;
   });
   result.loss /= static_cast<double>(result.tokens);
+}
+
+EvalResult Evaluator::evaluate(const Records& records, std::size_t at_once) {
+  require_any_target(records, "evaluator");
+  const auto begin = std::chrono::steady_clock::now();
+  EvalResult result;
+  if (records.scores.empty()) {
+    add_loss(result, records, at_once);
+  } else {
+    result.loss = std::numeric_limits<double>::quiet_NaN();
+  }
+  if (contrastive_) {
+    result.embedding = embedding_scores(*model_, adapter_, contrastive_->pooling, records);
+  }
   result.seconds = seconds_since(begin);
   return result;
 }

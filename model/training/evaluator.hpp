@@ -6,12 +6,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "clora/lora/adapter.hpp"
 #include "clora/model/data/records.hpp"
+#include "clora/model/embedding/embedding_scores.hpp"
 #include "clora/model/training/recorded_step.hpp"
 #include "clora/model/transformer/language_model.hpp"
 
@@ -19,30 +21,39 @@ namespace clora {
 
 struct EvalResult {
   std::int64_t step = 0;    // of a training run, if there is one
-  double loss = 0;          // mean over the labelled tokens
-  std::int64_t tokens = 0;  // labelled
+  double loss = 0;          // mean over the labelled tokens or anchors; NaN of scored pairs
+  std::int64_t tokens = 0;  // labelled, or anchors
   double seconds = 0;
+  EmbeddingScores embedding = {};  // of text pairs
 };
 
 class Evaluator {
  public:
-  // adapter may be null. arena: memory to share with other batches, or null.
-  Evaluator(LanguageModel& model, const Adapter* adapter, std::shared_ptr<Arena> arena = nullptr);
+  static constexpr std::size_t kAnyCount = static_cast<std::size_t>(-1);
+
+  // adapter may be null. arena: memory to share with other batches, or null. contrastive: the loss
+  // of text pairs, instead of that of the next token.
+  Evaluator(LanguageModel& model, const Adapter* adapter, std::shared_ptr<Arena> arena = nullptr,
+            const std::optional<ContrastiveLoss>& contrastive = {});
 
   // Waits for the device. Errors: invalid_data if no token of the records is labelled. If the loss
   // is not finite: invalid_file, naming the weight that is not finite; else invalid_data, naming
   // the adapter's matrix that is not finite; else diverged, naming the first record with such a
   // loss.
-  EvalResult evaluate(const Records& records);
+  // at_once: at most as many records share a step, and with it the negatives of a contrastive loss.
+  EvalResult evaluate(const Records& records, std::size_t at_once = kAnyCount);
   // Returns the loss summed over the labelled tokens of the rows. Waits. The sum is not checked: it
   // is NaN if a weight is NaN.
   double loss_sum(const PackedRows& rows);
 
  private:
+  PackedRows pack(const Records& records, std::span<const std::size_t> indices) const;
+  void add_loss(EvalResult& result, const Records& records, std::size_t at_once);
   [[noreturn]] void fail_at_first_of(const Records& records, std::span<const std::size_t> indices);
 
   LanguageModel* model_;
   const Adapter* adapter_;
+  std::optional<ContrastiveLoss> contrastive_;
   Tensor loss_sum_;
   RecordedSteps steps_;
 };
@@ -54,5 +65,8 @@ void require_any_target(const Records& records, std::string_view who);
 
 // Packs the chosen records without padding.
 PackedRows pack_records(const Records& records, std::span<const std::size_t> indices);
+// The same for a task: the texts of the records if its loss is contrastive.
+PackedRows pack_for(const std::optional<ContrastiveLoss>& contrastive, const ModelConfig& model,
+                    const Records& records, std::span<const std::size_t> indices);
 
 }  // namespace clora

@@ -4,7 +4,9 @@
 #include <bit>
 #include <utility>
 
+#include "clora/ops/loss/contrastive.hpp"
 #include "clora/ops/loss/cross_entropy.hpp"
+#include "model/embedding/text_vectors.hpp"
 #include "model/transformer/recorded_model.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
@@ -16,17 +18,17 @@ constexpr std::size_t kMaxRecorded = 24;
 
 }  // namespace
 
-RecordedStep::RecordedStep(LanguageModel& model, const Adapter* adapter, StepKind kind,
+RecordedStep::RecordedStep(LanguageModel& model, const Adapter* adapter, const StepTask& task,
                            RowCounts counts, const StepResults& results,
                            std::shared_ptr<Arena> arena, double attended)
     : model_(&model),
       adapter_(adapter),
-      kind_(kind),
+      task_(task),
       attended_(attended),
-      inputs_(model.context(), counts.rows, counts.labelled),
+      inputs_(model.context(), counts.rows, counts.labelled,
+              task.contrastive ? RowsOf::texts : RowsOf::documents),
       batch_(model.context(), std::move(arena)) {
-  require(kind != StepKind::train || adapter != nullptr,
-          "recorded step: training needs an adapter");
+  require(!trains() || adapter != nullptr, "recorded step: training needs an adapter");
   record(results);
   batch_.seal();
 }
@@ -39,7 +41,7 @@ RecordingOptions RecordedStep::options(const StepResults& results) const {
           .positions = inputs_.rows(),
           .type = model_->context().activation_type(),
           .adapter = adapter_,
-          .trains = kind_ == StepKind::train,
+          .trains = trains(),
           .seed_and_step = inputs_.seed_and_step(),
           .balance = results.balance_loss.empty() ? Tensor() : inputs_.balance(),
           .casts_adapter = true};
@@ -48,7 +50,7 @@ RecordingOptions RecordedStep::options(const StepResults& results) const {
 Tensor RecordedStep::record_loss(const Tensor& output, const Tensor& loss_sum) {
   const Tensor loss = batch_.temporary({inputs_.labelled_rows()}, DType::f32, "loss");
   Tensor doutput;
-  if (kind_ == StepKind::train) {
+  if (trains()) {
     doutput = batch_.temporary(output.shape(), DType::f32, "d selected rows");
   }
   record_head_loss(batch_, loss, doutput,
@@ -61,19 +63,39 @@ Tensor RecordedStep::record_loss(const Tensor& output, const Tensor& loss_sum) {
   return doutput;
 }
 
-// Only labelled rows go through the head: the products of the others would be wasted.
 void RecordedStep::record(const StepResults& results) {
-  const bool training = kind_ == StepKind::train;
   const TraceSpan span(model_->context().trace(), "record",
-                       training ? "training step" : "evaluation step");
+                       trains() ? "training step" : "evaluation step");
   Recording recording(*model_, batch_, options(results));
+  if (task_.contrastive) return record_contrastive(recording, results);
+  record_next_token(recording, results);
+}
+
+// Only labelled rows go through the head: the products of the others would be wasted.
+void RecordedStep::record_next_token(Recording& recording, const StepResults& results) {
   RecordedModel model(recording, {.ids = inputs_.ids(),
                                   .selected = inputs_.labelled(),
                                   .output_type = model_->context().activation_type()});
   const Tensor doutput = record_loss(model.output(), results.loss_sum);
   recording.record_balance_loss(results.balance_loss);
   if (!results.settings.empty()) batch_.copy(results.settings, inputs_.settings());
-  if (training) model.record_backward(doutput, inputs_.place());
+  if (trains()) model.record_backward(doutput, inputs_.place());
+}
+
+void RecordedStep::record_contrastive(Recording& recording, const StepResults& results) {
+  TextVectors texts(recording, inputs_,
+                    {.pooling = task_.contrastive->pooling, .normalises = true});
+  const Tensor loss = batch_.temporary({inputs_.labelled_rows()}, DType::f32, "loss");
+  const Tensor dvectors =
+      trains() ? batch_.temporary(texts.vectors().shape(), DType::f32, "d vectors") : Tensor();
+  record_contrastive_loss(batch_, loss, dvectors,
+                          {.x = texts.vectors(),
+                           .targets = inputs_.targets(),
+                           .weight = inputs_.weight(),
+                           .scale = static_cast<float>(task_.contrastive->scale)});
+  record_sum(batch_, results.loss_sum, loss, true);
+  if (!results.settings.empty()) batch_.copy(results.settings, inputs_.settings());
+  if (trains()) texts.record_backward(dvectors);
 }
 
 RowCounts recorded_row_counts(std::size_t rows, std::size_t labelled, DeviceKind device) {
@@ -87,11 +109,11 @@ RowCounts recorded_row_counts(std::size_t rows, std::size_t labelled, DeviceKind
   return {rounded(rows), std::min(rounded(rows), rounded(labelled))};
 }
 
-RecordedSteps::RecordedSteps(LanguageModel& model, const Adapter* adapter, StepKind kind,
+RecordedSteps::RecordedSteps(LanguageModel& model, const Adapter* adapter, const StepTask& task,
                              StepResults results, std::shared_ptr<Arena> arena)
     : model_(&model),
       adapter_(adapter),
-      kind_(kind),
+      task_(task),
       results_(std::move(results)),
       arena_(std::move(arena)) {}
 
@@ -109,7 +131,7 @@ RecordedStep& RecordedSteps::prepare(const WantedRows& wanted) {
     model_->context().finish();  // the step to drop may still run
     steps_.pop_back();
   }
-  return steps_.emplace_front(*model_, adapter_, kind_, counts, results_, arena_, wanted.attended);
+  return steps_.emplace_front(*model_, adapter_, task_, counts, results_, arena_, wanted.attended);
 }
 
 Fence RecordedSteps::submit(const PackedRows& packed, const RecordedRows::Scalars& scalars,

@@ -4,18 +4,26 @@
 
 #include <list>
 #include <memory>
+#include <optional>
 
 #include "clora/lora/adapter.hpp"
+#include "clora/model/training/contrastive_loss.hpp"
 #include "clora/model/transformer/language_model.hpp"
 #include "clora/model/transformer/recorded_rows.hpp"
 
 namespace clora {
 
+class Recording;
 struct RecordingOptions;
 
 enum class StepKind {
   evaluate,  // loss only, no dropout
   train,     // also gradients into the adapter's buffer (+=)
+};
+
+struct StepTask {
+  StepKind kind = StepKind::evaluate;
+  std::optional<ContrastiveLoss> contrastive = {};  // nullopt: the loss of the next token
 };
 
 // The sizes for which a step is recorded: rows, and how many of them are labelled.
@@ -37,14 +45,17 @@ struct StepResults {
 class RecordedStep {
  public:
   // adapter may be null for evaluate. attended: as in WantedRows. Errors: out_of_memory.
-  RecordedStep(LanguageModel& model, const Adapter* adapter, StepKind kind, RowCounts counts,
+  RecordedStep(LanguageModel& model, const Adapter* adapter, const StepTask& task, RowCounts counts,
                const StepResults& results, std::shared_ptr<Arena> arena, double attended = 0);
 
   const RecordedRows& inputs() const noexcept { return inputs_; }
   Batch& batch() noexcept { return batch_; }
 
  private:
+  bool trains() const { return task_.kind == StepKind::train; }
   void record(const StepResults& results);
+  void record_next_token(Recording& recording, const StepResults& results);
+  void record_contrastive(Recording& recording, const StepResults& results);
   RecordingOptions options(const StepResults& results) const;
   // Adds the loss of the labelled rows to loss_sum. output: of the model, for these rows. Returns
   // its gradient; empty for evaluate.
@@ -52,7 +63,7 @@ class RecordedStep {
 
   LanguageModel* model_;
   const Adapter* adapter_;
-  StepKind kind_;
+  StepTask task_;
   double attended_;
   RecordedRows inputs_;
   Batch batch_;
@@ -68,8 +79,8 @@ RowCounts recorded_row_counts(std::size_t rows, std::size_t labelled, DeviceKind
 // least recently used one is dropped, since each holds a kernel object for every command.
 class RecordedSteps {
  public:
-  RecordedSteps(LanguageModel& model, const Adapter* adapter, StepKind kind, StepResults results,
-                std::shared_ptr<Arena> arena);
+  RecordedSteps(LanguageModel& model, const Adapter* adapter, const StepTask& task,
+                StepResults results, std::shared_ptr<Arena> arena);
 
   // Replays the step that fits `packed`, padded to its row count: uploads and submits without
   // waiting. `staging` must stay unchanged until the fence has passed.
@@ -81,7 +92,7 @@ class RecordedSteps {
  private:
   LanguageModel* model_;
   const Adapter* adapter_;
-  StepKind kind_;
+  StepTask task_;
   StepResults results_;
   std::shared_ptr<Arena> arena_;
   std::list<RecordedStep> steps_;  // most recently used first

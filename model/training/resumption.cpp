@@ -16,21 +16,26 @@ RunSetting setting(const char* name, const T& value) {
 }
 
 RunFingerprint fingerprint_of(const TrainingRunConfig& c, std::size_t records) {
-  RunFingerprint fingerprint{setting("batch size", c.batch_size),
-                             setting("gradient accumulation", c.grad_accumulation),
-                             setting("shuffle", c.shuffle ? "yes" : "no"),
-                             setting("seed", c.seed),
-                             setting("learning rate", c.learning_rate),
-                             setting("schedule", name_of(c.schedule)),
-                             setting("warm-up steps", c.warmup_steps),
-                             setting(kSteps, total_steps(c, records)),
-                             setting("weight decay", c.weight_decay),
-                             setting("clip norm", c.clip_norm),
-                             setting("max sequence length", c.max_seq_length)};
+  RunFingerprint settings{setting("batch size", c.batch_size),
+                          setting("gradient accumulation", c.grad_accumulation),
+                          setting("shuffle", c.shuffle ? "yes" : "no"),
+                          setting("seed", c.seed),
+                          setting("learning rate", c.learning_rate),
+                          setting("schedule", name_of(c.schedule)),
+                          setting("warm-up steps", c.warmup_steps),
+                          setting(kSteps, total_steps(c, records)),
+                          setting("weight decay", c.weight_decay),
+                          setting("clip norm", c.clip_norm),
+                          setting("max sequence length", c.max_seq_length)};
+  if (c.contrastive) {
+    settings.push_back(setting("contrastive scale", c.contrastive->scale));
+    settings.push_back(setting("pooling", static_cast<int>(c.contrastive->pooling)));
+  }
   // Checkpoints of earlier versions do not have it.
-  if (c.router_aux_loss_coef > 0)
-    fingerprint.push_back(setting("router aux loss coef", c.router_aux_loss_coef));
-  return fingerprint;
+  if (c.router_aux_loss_coef > 0) {
+    settings.push_back(setting("router aux loss coef", c.router_aux_loss_coef));
+  }
+  return settings;
 }
 
 void append(RunFingerprint& fingerprint, const RunFingerprint& more) {

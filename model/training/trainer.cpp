@@ -54,7 +54,8 @@ struct Trainer::Impl {
     const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
     results = context.allocate({3 * step}, DType::f32, MemoryTag::adapters);
     adamw_settings = context.allocate({8}, DType::f32, MemoryTag::adapters);
-    recorded = std::make_unique<RecordedSteps>(language_model, &adapter, StepKind::train,
+    recorded = std::make_unique<RecordedSteps>(language_model, &adapter,
+                                               StepTask{StepKind::train, config.contrastive},
                                                step_results(), arena);
     first_moment = zeros();
     second_moment = zeros();

@@ -14,6 +14,7 @@
 
 #include "clora/lora/adapter.hpp"
 #include "clora/model/data/packing.hpp"
+#include "clora/model/training/contrastive_loss.hpp"
 #include "clora/model/transformer/language_model.hpp"
 #include "clora/runtime/commands/batch.hpp"
 
@@ -30,6 +31,9 @@ struct TrainerConfig {
   // over the micro-batches of a step, each over all of its rows, without padding. 0: not computed,
   // as in transformers unless output_router_logits is set.
   double router_aux_loss_coef = 0;
+  // Micro-batches are then packed texts (pack_text_pairs()), each with the other texts of its own
+  // as negatives, and "labelled tokens" are anchors. nullopt: the loss of the next token.
+  std::optional<ContrastiveLoss> contrastive = {};
 };
 
 struct StepResult {

@@ -49,6 +49,13 @@ void check(const TrainingRunConfig& config) {
           config.warmup_steps);
   require(config.steps > 0 || (std::isfinite(config.epochs) && config.epochs > 0),
           "training: the number of epochs must be finite and above 0, got {}", config.epochs);
+  if (!config.contrastive) return;
+  const double scale = config.contrastive->scale;
+  require(std::isfinite(scale) && scale > 0,
+          "training: the scale of the cosines must be finite and above 0, got {}", scale);
+  require(config.batch_size > 1,
+          "training: the contrastive loss needs a batch size of at least 2, since the other texts "
+          "of a batch are an anchor's negatives");
 }
 
 DataOrder order_of(const TrainingRunConfig& config, std::size_t records) {

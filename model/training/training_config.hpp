@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 
 #include "clora/model/data/data_order.hpp"
+#include "clora/model/training/contrastive_loss.hpp"
 
 namespace clora {
 
@@ -34,6 +36,7 @@ struct TrainingRunConfig {
   std::filesystem::path adapter_out;  // checkpoints go to adapter_out/checkpoint-STEP
   // Length in tokens at which records were truncated; a resumed run must use the same. 0: unknown.
   std::int64_t max_seq_length = 0;
+  std::optional<ContrastiveLoss> contrastive = {};  // of text pairs; nullopt: of the next token
 };
 
 // Limit of the optimiser steps in a run.

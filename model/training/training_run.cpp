@@ -24,6 +24,11 @@ void require_targets(const Records& train, const Records* valid) {
          "training: record {} has no token that counts towards the loss; leave it out",
          without - train.records.begin() + 1);
   }
+  if (!train.scores.empty()) {
+    fail(ErrorCode::invalid_data,
+         "training: scored pairs have no contrastive loss; records need \"anchor\" and "
+         "\"positive\"");
+  }
   if (valid != nullptr) require_any_target(*valid, "training: the held-out records");
 }
 
@@ -54,7 +59,8 @@ class Run {
  public:
   Run(LanguageModel& model, Adapter& adapter, const Records& train, const Records* valid,
       const TrainingRunConfig& config, const TrainingCallbacks& callbacks)
-      : adapter_(adapter),
+      : model_(model),
+        adapter_(adapter),
         train_(train),
         valid_(valid),
         config_(config),
@@ -63,8 +69,9 @@ class Run {
                  {.weight_decay = config.weight_decay,
                   .clip_norm = config.clip_norm,
                   .dropout_seed = static_cast<std::uint32_t>(config.seed),
-                  .router_aux_loss_coef = config.router_aux_loss_coef}),
-        evaluator_(model, &adapter, trainer_.arena()),
+                  .router_aux_loss_coef = config.router_aux_loss_coef,
+                  .contrastive = config.contrastive}),
+        evaluator_(model, &adapter, trainer_.arena(), config.contrastive),
         order_(order_of(config, train.records.size())),
         total_(total_steps(config, train.records.size())),
         fingerprint_(fingerprint_of_run(model, adapter, train, config)) {
@@ -101,10 +108,14 @@ class Run {
   }
 
  private:
+  PackedRows pack(std::span<const std::size_t> records) const {
+    return pack_for(config_.contrastive, model_.config(), train_, records);
+  }
+
   std::vector<PackedRows> rows_of(std::int64_t step) {
     std::vector<PackedRows> batches;
     for (const auto& indices : order_.micro_batches(static_cast<std::size_t>(step))) {
-      batches.push_back(pack_records(train_, indices));
+      batches.push_back(pack(indices));
     }
     return batches;
   }
@@ -119,7 +130,7 @@ class Run {
     const LargestRows largest = find_largest_rows(train_, order_, trainer_.steps(), total_,
                                                   [this] { return check_stop(); });
     if (largest.rows == 0 || stopped_) return;
-    WantedRows most = wanted_rows(pack_records(train_, largest.records));
+    WantedRows most = wanted_rows(pack(largest.records));
     most.labelled = largest.labelled;
     trainer_.prepare(most);
   }
@@ -161,7 +172,10 @@ class Run {
   void evaluate_if_due(bool at_end) {
     if (valid_ == nullptr || evaluated_at_ == trainer_.steps()) return;
     evaluated_at_ = trainer_.steps();
-    EvalResult result = evaluator_.evaluate(*valid_);
+    // Negatives are then as many as in training.
+    EvalResult result = evaluator_.evaluate(
+        *valid_,
+        config_.contrastive ? static_cast<std::size_t>(config_.batch_size) : Evaluator::kAnyCount);
     result.step = trainer_.steps();
     if (callbacks_.on_eval) callbacks_.on_eval(result);
     if (!at_end) speed_.restart();
@@ -176,6 +190,7 @@ class Run {
     speed_.restart();
   }
 
+  LanguageModel& model_;
   Adapter& adapter_;
   const Records& train_;
   const Records* valid_;

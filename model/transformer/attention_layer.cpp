@@ -97,7 +97,9 @@ AttentionInputs AttentionLayer::inputs(const Tensor& k, const Tensor& v) {
           .scale = scale_of_scores(spec_),
           .order = ranges.order,
           .keys_per_row = ranges.keys_per_row,
-          .soft_cap = static_cast<float>(spec_.soft_cap)};
+          .soft_cap = static_cast<float>(spec_.soft_cap),
+          .causal = spec_.is_causal,
+          .bias = recording_.model().position_bias()};
 }
 
 void AttentionLayer::attend() {

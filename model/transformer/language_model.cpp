@@ -125,6 +125,7 @@ LanguageModel::LanguageModel(Context& context, const WeightFiles& files, const L
   embeddings_ = loader.tensors().matrix(c.embedding.words.hugging_face + ".weight", matrix);
   position_embeddings_ = loader.position_embeddings();
   embedding_norm_ = loader.embedding_norm();
+  position_bias_ = loader.position_bias();
   for (std::size_t layer = 0; layer < c.blocks.size(); ++layer) {
     blocks_.push_back(loader.block(layer));
   }

@@ -46,6 +46,8 @@ class LanguageModel {
   const Weight& embeddings() const noexcept { return embeddings_; }  // [V, D]
   // Of each position [P, D], with what else every row gets; or empty.
   const Tensor& position_embeddings() const noexcept { return position_embeddings_; }
+  // Of the scores of attention, [H, 2P - 1], as in AttentionInputs; or empty.
+  const Tensor& position_bias() const noexcept { return position_bias_; }
   const NormWeights& embedding_norm() const noexcept { return embedding_norm_; }
   const NormWeights& final_norm() const noexcept { return final_norm_; }
   // [V, D]. Errors: unsupported for an encoder.
@@ -75,7 +77,7 @@ class LanguageModel {
   Context* context_;
   ModelConfig config_;
   Weight embeddings_, head_;
-  Tensor position_embeddings_;
+  Tensor position_embeddings_, position_bias_;
   NormWeights embedding_norm_, final_norm_;
   std::vector<std::pair<RopeSpec, Tensor>> rope_tables_;
   std::vector<BlockWeights> blocks_;

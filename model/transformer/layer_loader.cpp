@@ -1,5 +1,6 @@
 #include "model/transformer/layer_loader.hpp"
 
+#include "model/transformer/position_bias.hpp"
 #include "model/transformer/rope_table.hpp"
 #include "runtime/fail.hpp"
 
@@ -45,6 +46,16 @@ Tensor LayerLoader::position_embeddings() {
   return tensors_.context().upload<float>(
       {spec.position_rows - spec.skipped_positions, c.hidden_size}, DType::f32, sum,
       MemoryTag::weights);
+}
+
+Tensor LayerLoader::position_bias() {
+  const ModelConfig& c = tensors_.config();
+  const PositionBiasSpec& spec = c.position_bias;
+  if (spec.buckets == 0) return {};
+  const auto table = tensors_.floats(spec.names.hugging_face + ".weight", {spec.buckets, c.heads});
+  return tensors_.context().upload<float>(
+      {c.heads, 2 * c.max_positions - 1}, DType::f32,
+      bias_by_distance(table, spec, c.heads, c.max_positions), MemoryTag::weights);
 }
 
 BlockWeights LayerLoader::block(std::size_t layer) {

@@ -20,6 +20,8 @@ class LayerLoader {
 
   // The embeddings of positions, each with that of the first segment: [P, D] f32, or empty.
   Tensor position_embeddings();
+  // [H, 2 max_positions - 1] f32 (model/transformer/position_bias.hpp), or empty.
+  Tensor position_bias();
   NormWeights embedding_norm();
   // Block `layer`. Linear layers and caches are numbered in the order of loading.
   BlockWeights block(std::size_t layer);

@@ -8,14 +8,33 @@
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {
+namespace {
 
-RecordedRows::RecordedRows(Context& context, std::int64_t rows, std::int64_t labelled)
-    : rows_(rows), labelled_(labelled) {
+// The ranges of rows of each text, and the text of each row. They are 0 before.
+void write_texts(const PackedRows& packed, std::span<std::int32_t> begin,
+                 std::span<std::int32_t> end, std::span<std::int32_t> text) {
+  require(packed.text.size() == packed.rows(),
+          "recorded rows: the text of each of the {} rows is required, got {}", packed.rows(),
+          packed.text.size());
+  std::ranges::copy(packed.text, text.begin());
+  for (std::size_t row = 0; row < packed.rows(); ++row) {
+    if (packed.text[row] < 0) continue;
+    const auto number = static_cast<std::size_t>(packed.text[row]);
+    require(number < end.size(), "recorded rows: at most {} texts are possible", end.size());
+    if (end[number] == 0) begin[number] = static_cast<std::int32_t>(row);
+    end[number] = static_cast<std::int32_t>(row) + 1;
+  }
+}
+
+}  // namespace
+
+RecordedRows::RecordedRows(Context& context, std::int64_t rows, std::int64_t labelled, RowsOf of)
+    : rows_(rows), labelled_(labelled), parts_(of == RowsOf::texts ? kParts : kBegin) {
   require(labelled >= 1 && labelled <= rows,
           "recorded rows: 1 to {} of {} rows can be labelled, got {}", rows, rows, labelled);
   const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
   stride_ = round_up(std::max(rows, kSettingsCount), step);
-  buffer_ = context.allocate({kParts * stride_}, DType::i32, MemoryTag::activations);
+  buffer_ = context.allocate({parts_ * stride_}, DType::i32, MemoryTag::activations);
 }
 
 Tensor RecordedRows::part(Part part, std::int64_t elements, DType type) const {
@@ -54,6 +73,14 @@ Fence RecordedRows::upload(Context& context, const PackedRows& packed, const Sca
   *at(kBalance) = std::bit_cast<std::int32_t>(scalars.balance_weight);
   *(at(kBalance) + 1) = std::bit_cast<std::int32_t>(static_cast<float>(scalars.rows));
   std::memcpy(&*at(kSettings), &scalars.settings, sizeof(AdamwSettings));
+  if (has_texts()) {
+    const auto span_of = [&](Part part, std::int64_t count) {
+      return staging.subspan(static_cast<std::size_t>(part * stride_),
+                             static_cast<std::size_t>(count));
+    };
+    write_texts(packed, span_of(kBegin, labelled_), span_of(kEnd, labelled_),
+                span_of(kText, rows_));
+  }
   return context.write_async(buffer_, std::as_bytes(staging));
 }
 

@@ -11,6 +11,9 @@
 //   settings [8] f32                       AdamwSettings of the update that follows
 //   balance [2] f32                        weight of the loss that balances the load of experts,
 //                                          and the number of rows that are no padding
+// and, of texts that become vectors (model/data/text_packing.hpp), one for each labelled row:
+//   begin, end [C] i32                     each text's rows; an empty range after the last
+//   text [T] i32                           the number of the row's text, or -1
 #pragma once
 
 #include <cstdint>
@@ -19,14 +22,18 @@
 
 #include "clora/model/data/packing.hpp"
 #include "clora/ops/adamw.hpp"
+#include "clora/ops/rowwise/segment_mean.hpp"
 #include "clora/runtime/context.hpp"
 
 namespace clora {
 
+enum class RowsOf { documents, texts };
+
 class RecordedRows {
  public:
   // REQUIRES: 1 <= labelled <= rows.
-  RecordedRows(Context& context, std::int64_t rows, std::int64_t labelled);
+  RecordedRows(Context& context, std::int64_t rows, std::int64_t labelled,
+               RowsOf of = RowsOf::documents);
 
   std::int64_t rows() const noexcept { return rows_; }
   std::int64_t labelled_rows() const noexcept { return labelled_; }
@@ -41,6 +48,11 @@ class RecordedRows {
   Tensor seed_and_step() const { return part(kSeedAndStep, 2, DType::u32); }
   Tensor settings() const { return part(kSettings, kSettingsCount, DType::f32); }
   Tensor balance() const { return part(kBalance, 2, DType::f32); }
+  // REQUIRES: of texts.
+  Segments texts() const {
+    return {part(kBegin, labelled_, DType::i32), part(kEnd, labelled_, DType::i32)};
+  }
+  Tensor text() const { return part(kText, rows_, DType::i32); }
 
   // Enqueues the upload. It fills `staging` with the data to send, which must stay unchanged until
   // the fence has passed. REQUIRES: packed has rows() rows, of which at most labelled_rows() have a
@@ -57,7 +69,7 @@ class RecordedRows {
                std::span<std::int32_t> staging) const;
   Fence upload(Context& context, const PackedRows& packed, const Scalars& scalars,
                std::vector<std::int32_t>& staging) const;
-  std::size_t staging_words() const { return static_cast<std::size_t>(kParts * stride_); }
+  std::size_t staging_words() const { return static_cast<std::size_t>(parts_ * stride_); }
 
  private:
   static constexpr std::int64_t kSettingsCount = sizeof(AdamwSettings) / sizeof(float);
@@ -73,12 +85,17 @@ class RecordedRows {
     kSeedAndStep,
     kSettings,
     kBalance,
+    kBegin,  // from here on of texts only
+    kEnd,
+    kText,
     kParts
   };
   Tensor part(Part part, std::int64_t elements, DType type) const;
+  bool has_texts() const { return parts_ == kParts; }
 
   std::int64_t rows_;
   std::int64_t labelled_;
+  std::int64_t parts_;
   std::int64_t stride_;  // elements from one part to the next
   Tensor buffer_;
 };

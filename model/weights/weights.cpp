@@ -168,6 +168,7 @@ std::vector<WeightNeed> weight_needs(const ModelConfig& config) {
   rest.add_matrix(embedding.positions, embedding.position_rows, D);
   rest.add_matrix(embedding.segments, embedding.segment_rows, D);
   rest.add(embedding.norm);
+  rest.add_matrix(config.position_bias.names, config.position_bias.buckets, config.heads);
   for (std::size_t layer = 0; layer < config.blocks.size(); ++layer) {
     Needs block(needs, fmt::format("{}{}.", config.block_prefix, layer),
                 fmt::format("blk.{}.", layer));

@@ -1,8 +1,9 @@
-// attention: causal grouped-query attention over packed rows or over a KV cache.
+// attention: grouped-query attention over packed rows or over a KV cache.
 //
 // Query row t attends to the key rows first[t] .. last[t], both inclusive. Packed documents have
-// first = start of the document and last = t; a KV cache has first = 0 (or the start of a window)
-// and last = the token's position. No row outside that range is read as a key.
+// first = start of the document and last = t, or last = its end for encoders; a KV cache has first
+// = 0 (or the start of a window) and last = the token's position. No row outside that range is read
+// as a key.
 //   y[t, h] = sum_k p_k v[k, g],  p = softmax_k(scale * q[t, h] . k[k, g]),  g = h / (H / G)
 // With a soft cap c, scores are c tanh(scale * q . k / c) (Gemma 2).
 // Tensors are f32, and activations also bf16 or f16, as stated. The kernels for CPUs work on f32
@@ -26,6 +27,13 @@ struct AttentionInputs {
   // 0: as many as in one document of all rows, or in a full cache.
   double keys_per_row = 0;
   float soft_cap = 0;  // of scores; 0: none
+  // For the backward: whether last[t] == t. If not, the ranges are symmetric: row t attends to key
+  // k if and only if row k attends to key t, as in packed documents of an encoder.
+  bool causal = true;
+  // [H, 2P - 1] f32: bias[h, P - 1 + k - t] is added to the scaled score of row t and key k; P is
+  // above each distance of a row to its keys. Empty: none. It has no gradient. REQUIRES: no soft
+  // cap.
+  Tensor bias = {};
 };
 
 // The order in which some kernels process their tiles: a temporary, shared by all calls with these
@@ -47,7 +55,7 @@ struct AttentionGradients {
 
 // Overwrites all three; deterministic. y and log_sum_exp are the outputs of the forward. dy and y
 // are each f32, bf16 or f16.
-// REQUIRES: Tk == T (packed rows), last[t] == t, first is non-decreasing.
+// REQUIRES: Tk == T (packed rows); first and last are non-decreasing and as `causal` requires.
 void record_attention_backward(Batch& batch, const AttentionGradients& gradients, const Tensor& dy,
                                const Tensor& y, const Tensor& log_sum_exp,
                                const AttentionInputs& inputs);

@@ -15,28 +15,30 @@ constexpr std::int64_t kTestWidth = 20;
 constexpr std::int64_t kBf16TestWidth = 32;
 
 // Three blocks of rows.
-void test_blocks(SelfTest& test, std::int64_t width, float cap) {
+void test_blocks(SelfTest& test, std::int64_t width, const ScoreChanges& scores) {
   constexpr std::int64_t kRows = 2 * AttentionSpec::kQueries + 5;
-  test_attention(test, kRows, kRows, width, DType::f32, cap);
+  test_attention(test, kRows, kRows, width, DType::f32, scores);
 }
 
 // Two chunks of keys.
-void test_chunks(SelfTest& test, std::int64_t width, float cap) {
-  test_attention_backward(test, AttentionSpec::kMinChunk + 9, width, DType::f32, cap);
+void test_chunks(SelfTest& test, std::int64_t width, const ScoreChanges& scores) {
+  test_attention_backward(test, AttentionSpec::kMinChunk + 9, width, DType::f32, scores);
 }
 
-// Whether a kernel for a call of `spec` has passed; with a soft cap it is another program.
+// Whether a kernel for a call of `spec` has passed; with a soft cap or a bias it is another
+// program.
 template <class Test>
 bool passed(Context& context, const AttentionSpec& spec, FastKernel kernel, Test test) {
-  const std::string name = fmt::format("{}{}", kernel.name, cap_suffix(spec));
+  const std::string name = fmt::format("{}{}", kernel.name, program_suffix(spec));
   kernel.name = name;
-  const float cap = self_test_cap(spec);
-  return passed_self_test(context, kernel, [&](SelfTest& self_test) { test(self_test, cap); });
+  const ScoreChanges scores = self_test_scores(spec);
+  return passed_self_test(context, kernel, [&](SelfTest& self_test) { test(self_test, scores); });
 }
 
 const char* bf16_refusal(const AttentionSpec& spec,
                          std::int64_t (AttentionSpec::*scratch)() const) {
   if (spec.decodes()) return "it is for many rows";
+  if (spec.has_bias) return "it has no bias of scores";
   if (!attention_rounds_to_bf16(spec.context.capabilities(), spec.T, spec.E)) {
     return "it needs a head dim that is a multiple of 32";
   }
@@ -58,12 +60,23 @@ AttentionGradients record_backward(Batch& batch, const AttentionBackward& backwa
   Launch launch{spec.kernel(file, bf16 ? "attention_backward_bf16_cpu" : "attention_backward_cpu"),
                 single_item_groups(static_cast<std::size_t>(G * chunks)), cost,
                 "attention/backward"};
-  std::vector<Argument> arguments{out.dq,       parts, out.dk,      out.dv,
-                                  dy,           y,     log_sum_exp, in.q,
-                                  in.k,         in.v,  in.first,    spec.problem(in.scale),
+  std::vector<Argument> arguments{out.dq,
+                                  parts,
+                                  out.dk,
+                                  out.dv,
+                                  dy,
+                                  y,
+                                  log_sum_exp,
+                                  in.q,
+                                  in.k,
+                                  in.v,
+                                  in.first,
+                                  in.last,
+                                  spec.problem(in.scale),
                                   narrow(chunk)};
   if (bf16) arguments.emplace_back(narrow(spec.backward_heads()));
   arguments.emplace_back(spec.local(spec.backward_scratch()));
+  append_bias(arguments, in);
   batch.record(std::move(launch), std::move(arguments));
   if (chunks == 1) return out;
   const std::int64_t rows = divide_up(T, spec.wanted_groups());
@@ -71,16 +84,18 @@ AttentionGradients record_backward(Batch& batch, const AttentionBackward& backwa
                 single_item_groups(static_cast<std::size_t>(divide_up(T, rows))),
                 {},
                 "attention/add parts"},
-               out.dq, parts, in.first, narrow(T), narrow(H * E), narrow(chunk), narrow(rows));
+               out.dq, parts, in.first, in.last, narrow(T), narrow(H * E), narrow(chunk),
+               narrow(rows));
   return out;
 }
 
 }  // namespace
 
 bool attention_decode_cpu_passed(Context& context, const AttentionForward& forward) {
-  return passed(
-      context, forward.spec, {kAttentionDecodeCpu, "attention_decode_cpu"},
-      [](SelfTest& test, float cap) { test_attention(test, 3, 90, kTestWidth, DType::f32, cap); });
+  return passed(context, forward.spec, {kAttentionDecodeCpu, "attention_decode_cpu"},
+                [](SelfTest& test, const ScoreChanges& scores) {
+                  test_attention(test, 3, 90, kTestWidth, DType::f32, scores);
+                });
 }
 
 void record_attention_decode_cpu(Batch& batch, const AttentionForward& forward) {
@@ -103,20 +118,30 @@ void record_attention_decode_cpu(Batch& batch, const AttentionForward& forward) 
 }
 
 bool attention_cpu_passed(Context& context, const AttentionForward& forward) {
-  return passed(context, forward.spec, {kAttentionCpu, "attention_forward_cpu"},
-                [](SelfTest& test, float cap) { test_blocks(test, kTestWidth, cap); });
+  return passed(
+      context, forward.spec, {kAttentionCpu, "attention_forward_cpu"},
+      [](SelfTest& test, const ScoreChanges& scores) { test_blocks(test, kTestWidth, scores); });
 }
 
 void record_attention_cpu(Batch& batch, const AttentionForward& forward) {
   const AttentionSpec spec = forward.spec.for_cpus(false);
   const AttentionInputs& in = forward.in;
   const std::int64_t blocks = divide_up(spec.T, AttentionSpec::kQueries);
-  batch.launch({spec.kernel(kAttentionCpu, "attention_forward_cpu"),
+  std::vector<Argument> arguments{forward.y,
+                                  forward.logs_or_y(),
+                                  in.q,
+                                  in.k,
+                                  in.v,
+                                  in.first,
+                                  in.last,
+                                  spec.problem(in.scale),
+                                  std::int32_t{forward.keeps_log_sum_exp()},
+                                  spec.local(spec.forward_scratch())};
+  append_bias(arguments, in);
+  batch.record({spec.kernel(kAttentionCpu, "attention_forward_cpu"),
                 single_item_groups(static_cast<std::size_t>(spec.H * blocks)), spec.cost(),
                 "attention/forward"},
-               forward.y, forward.logs_or_y(), in.q, in.k, in.v, in.first, in.last,
-               spec.problem(in.scale), std::int32_t{forward.keeps_log_sum_exp()},
-               spec.local(spec.forward_scratch()));
+               std::move(arguments));
 }
 
 const char* attention_bf16_cpu_refusal(const Context&, const AttentionForward& forward) {
@@ -126,7 +151,9 @@ const char* attention_bf16_cpu_refusal(const Context&, const AttentionForward& f
 bool attention_bf16_cpu_passed(Context& context, const AttentionForward& forward) {
   return passed(context, forward.spec,
                 {kAttentionBf16Cpu, "attention_forward_bf16_cpu", kBf16Tolerance},
-                [](SelfTest& test, float cap) { test_blocks(test, kBf16TestWidth, cap); });
+                [](SelfTest& test, const ScoreChanges& scores) {
+                  test_blocks(test, kBf16TestWidth, scores);
+                });
 }
 
 void record_attention_bf16_cpu(Batch& batch, const AttentionForward& forward) {
@@ -145,8 +172,9 @@ void record_attention_bf16_cpu(Batch& batch, const AttentionForward& forward) {
 }
 
 bool attention_backward_cpu_passed(Context& context, const AttentionBackward& backward) {
-  return passed(context, backward.spec, {kAttentionBackwardCpu, "attention_backward_cpu"},
-                [](SelfTest& test, float cap) { test_chunks(test, kTestWidth, cap); });
+  return passed(
+      context, backward.spec, {kAttentionBackwardCpu, "attention_backward_cpu"},
+      [](SelfTest& test, const ScoreChanges& scores) { test_chunks(test, kTestWidth, scores); });
 }
 
 AttentionGradients record_attention_backward_cpu(Batch& batch, const AttentionBackward& backward) {
@@ -160,7 +188,9 @@ const char* attention_backward_bf16_cpu_refusal(const Context&, const AttentionB
 bool attention_backward_bf16_cpu_passed(Context& context, const AttentionBackward& backward) {
   return passed(context, backward.spec,
                 {kAttentionBackwardBf16Cpu, "attention_backward_bf16_cpu", kBf16Tolerance},
-                [](SelfTest& test, float cap) { test_chunks(test, kBf16TestWidth, cap); });
+                [](SelfTest& test, const ScoreChanges& scores) {
+                  test_chunks(test, kBf16TestWidth, scores);
+                });
 }
 
 AttentionGradients record_attention_backward_bf16_cpu(Batch& batch,

@@ -11,6 +11,7 @@ namespace clora {
 namespace {
 
 const char* few_rows_refusal(const Context&, const AttentionForward& forward) {
+  if (forward.spec.has_bias) return "it has no bias of scores";
   return forward.spec.decodes() ? nullptr : "it is for few rows";
 }
 const char* many_rows_refusal(const Context&, const AttentionForward& forward) {

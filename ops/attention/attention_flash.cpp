@@ -49,6 +49,7 @@ Launch launch_of(const AttentionSpec& spec, const AttentionTile& tile, TileTypes
 
 const char* tile_refusal(const AttentionSpec& spec, const AttentionInputs& in) {
   if (spec.decodes()) return "it is for many rows";
+  if (spec.has_bias) return "it has no bias of scores";
   if (!reads_vec4s(spec, in)) return "it reads heads that are aligned to four elements";
   return attention_tile(spec, in) ? nullptr : "its tiles exceed the local memory or a work-group";
 }
@@ -118,10 +119,11 @@ AttentionGradients record_attention_backward_flash(Batch& batch,
                           "attention_backward_flash_keys", "attention/backward");
   keys.cost = cost;
   batch.launch(std::move(keys), written.dk, written.dv, dy, log_sum_exp, dot, in.q, in.k, in.v,
-               in.first, spec.problem(in.scale));
+               in.first, in.last, spec.problem(in.scale));
   batch.launch(launch_of(spec, tile, types, kAttentionBackwardFlash,
                          "attention_backward_flash_queries", "attention/backward q"),
-               out.dq, dy, log_sum_exp, dot, in.q, in.k, in.v, in.first, spec.problem(in.scale));
+               out.dq, dy, log_sum_exp, dot, in.q, in.k, in.v, in.first, in.last,
+               spec.problem(in.scale));
   return written;
 }
 

@@ -92,6 +92,7 @@ std::string_view file_of(std::int64_t E) {
 const char* refusal_of_sizes(const AttentionSpec& spec, bool supports_head_dim) {
   if (spec.decodes()) return "it is for many rows";
   if (spec.soft_cap != 0) return "it has no soft cap of scores";
+  if (spec.has_bias) return "it has no bias of scores";
   return supports_head_dim ? nullptr : "it is for another head dim";
 }
 
@@ -148,6 +149,7 @@ void record_attention_wgmma(Batch& batch, const AttentionForward& forward) {
 }
 
 const char* attention_backward_wgmma_refusal(const Context&, const AttentionBackward& backward) {
+  if (!backward.spec.causal) return "it is for causal ranges";
   return refusal_of_sizes(backward.spec, backward.spec.E == 64 || backward.spec.E == 128);
 }
 

@@ -50,6 +50,7 @@ Grid tiles_of(const AttentionSpec& spec, MatrixUnitChoice unit, const AttentionM
 
 const char* refusal_of_sizes(const AttentionSpec& spec) {
   if (spec.decodes()) return "it is for many rows";
+  if (spec.has_bias) return "it has no bias of scores";
   return attention_matrix_supports(spec.T, spec.E)
              ? nullptr
              : "it is for head dims of multiples of 16 (from 128 on of 32) up to 256";
@@ -166,11 +167,11 @@ const char* attention_matrix_refusal(const Context&, const AttentionForward& for
 bool attention_matrix_passed(Context& context, const AttentionForward& forward) {
   const std::int64_t E = forward.spec.E;
   const DType type = forward.y.type();
-  const float cap = self_test_cap(forward.spec);
+  const ScoreChanges scores = self_test_scores(forward.spec);
   const std::string name =
-      fmt::format("attention_matrix {} {}{}", E, name_of(type), cap_suffix(forward.spec));
+      fmt::format("attention_matrix {} {}{}", E, name_of(type), program_suffix(forward.spec));
   return passed_self_test(context, {kAttentionMatrix, name, kBf16Tolerance}, [&](SelfTest& test) {
-    test_attention(test, kTestRows, kTestRows, E, type, cap);
+    test_attention(test, kTestRows, kTestRows, E, type, scores);
   });
 }
 
@@ -195,18 +196,19 @@ void record_attention_matrix(Batch& batch, const AttentionForward& forward, Matr
 }
 
 const char* attention_backward_matrix_refusal(const Context&, const AttentionBackward& backward) {
+  if (!backward.spec.causal) return "it is for causal ranges";
   return refusal_of_sizes(backward.spec);
 }
 
 bool attention_backward_matrix_passed(Context& context, const AttentionBackward& backward) {
   const std::int64_t E = backward.spec.E;
   const DType type = backward.out.dq.type();
-  const float cap = self_test_cap(backward.spec);
-  const std::string name =
-      fmt::format("attention_backward_matrix {} {}{}", E, name_of(type), cap_suffix(backward.spec));
+  const ScoreChanges scores = self_test_scores(backward.spec);
+  const std::string name = fmt::format("attention_backward_matrix {} {}{}", E, name_of(type),
+                                       program_suffix(backward.spec));
   return passed_self_test(
       context, {kAttentionBackwardMatrix, name, kBf16Tolerance},
-      [&](SelfTest& test) { test_attention_backward(test, kTestRows, E, type, cap); });
+      [&](SelfTest& test) { test_attention_backward(test, kTestRows, E, type, scores); });
 }
 
 AttentionGradients record_attention_backward_matrix(Batch& batch,

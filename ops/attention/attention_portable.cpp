@@ -1,5 +1,8 @@
 #include "ops/attention/attention_portable.hpp"
 
+#include <utility>
+#include <vector>
+
 namespace clora {
 
 void record_attention_decode(Batch& batch, const AttentionForward& forward) {
@@ -28,11 +31,22 @@ void record_attention_portable(Batch& batch, const AttentionForward& forward) {
   const auto& [spec, y, log_sum_exp, in] = forward;
   (void)spec.local(2 * spec.E + spec.work_group());
   const LocalMemory row = spec.local(spec.E);
-  batch.launch({spec.context.kernel(kAttentionPortable, "attention_forward",
+  std::vector<Argument> arguments{y,
+                                  forward.logs_or_y(),
+                                  in.q,
+                                  in.k,
+                                  in.v,
+                                  in.first,
+                                  in.last,
+                                  spec.problem(in.scale),
+                                  std::int32_t{forward.keeps_log_sum_exp()},
+                                  row,
+                                  row};
+  append_bias(arguments, in);
+  batch.record({spec.context.kernel(kAttentionPortable, "attention_forward",
                                     spec.defines(in.q.type(), y.type())),
                 spec.groups(spec.T, spec.H), spec.cost(), "attention/forward"},
-               y, forward.logs_or_y(), in.q, in.k, in.v, in.first, in.last, spec.problem(in.scale),
-               std::int32_t{forward.keeps_log_sum_exp()}, row, row);
+               std::move(arguments));
 }
 
 Tensor record_attention_dots(Batch& batch, const AttentionBackward& backward) {
@@ -58,16 +72,22 @@ AttentionGradients record_attention_backward_portable(Batch& batch,
   const Tensor dot = record_attention_dots(batch, backward);
   const LocalMemory row = spec.local(spec.E);
   (void)spec.local(4 * spec.E + 2 * spec.work_group());
-  batch.launch(
+  std::vector<Argument> of_keys{out.dk, out.dv, dy,   log_sum_exp, dot,
+                                in.q,   in.k,   in.v, in.first,    spec.problem(in.scale),
+                                row,    row,    row,  row};
+  append_bias(of_keys, in);
+  batch.record(
       {kernel("attention_backward_keys"), spec.groups(spec.T, spec.G), cost, "attention/backward"},
-      out.dk, out.dv, dy, log_sum_exp, dot, in.q, in.k, in.v, in.first, spec.problem(in.scale), row,
-      row, row, row);
-  batch.launch({kernel("attention_backward_queries"),
+      std::move(of_keys));
+  std::vector<Argument> of_queries{out.dq, dy,   log_sum_exp, dot,     in.q,
+                                   in.k,   in.v, in.first,    in.last, spec.problem(in.scale),
+                                   row,    row,  row};
+  append_bias(of_queries, in);
+  batch.record({kernel("attention_backward_queries"),
                 spec.groups(spec.T, spec.H),
                 {},
                 "attention/backward q"},
-               out.dq, dy, log_sum_exp, dot, in.q, in.k, in.v, in.first, spec.problem(in.scale),
-               row, row, row);
+               std::move(of_queries));
   return out;
 }
 

@@ -8,19 +8,28 @@
 
 namespace clora {
 
+// What changes the scores of a test.
+struct ScoreChanges {
+  float soft_cap = 0;  // as in AttentionInputs
+  bool has_bias = false;
+};
+
 // Attention of `rows` queries at the end of a sequence of `keys` keys; the first keys are a
-// separate document. `width` is the head dim, `soft_cap` as in AttentionInputs.
+// separate document. `width` is the head dim.
 void test_attention(SelfTest& test, std::int64_t rows, std::int64_t keys, std::int64_t width,
-                    DType type = DType::f32, float soft_cap = 0);
+                    DType type = DType::f32, const ScoreChanges& scores = {});
 // Its backward. Any y and log_sum_exp can replace those of the forward, which is tested separately.
 void test_attention_backward(SelfTest& test, std::int64_t rows, std::int64_t width,
-                             DType type = DType::f32, float soft_cap = 0);
+                             DType type = DType::f32, const ScoreChanges& scores = {});
 
-// A kernel with a soft cap is another program, whose self-test has a name with this suffix. It has
-// a cap that matters for the test's scores, whatever that of the call.
-inline std::string_view cap_suffix(const AttentionSpec& spec) {
+// A kernel with a soft cap or a bias is another program, whose self-test has a name with this
+// suffix. It has a cap that matters for the test's scores, whatever that of the call.
+inline std::string_view program_suffix(const AttentionSpec& spec) {
+  if (spec.has_bias) return " biased";
   return spec.soft_cap == 0 ? "" : " capped";
 }
-inline float self_test_cap(const AttentionSpec& spec) { return spec.soft_cap == 0 ? 0.0F : 1.5F; }
+inline ScoreChanges self_test_scores(const AttentionSpec& spec) {
+  return {.soft_cap = spec.soft_cap == 0 ? 0.0F : 1.5F, .has_bias = spec.has_bias};
+}
 
 }  // namespace clora

@@ -75,9 +75,9 @@ std::int64_t AttentionSpec::forward_scratch() const {
 }
 
 std::int64_t AttentionSpec::backward_scratch() const {
-  if (!bf16) return (3 * E + 2 * kKeys + 3) * kQueries;
+  if (!bf16) return (3 * E + 2 * kKeys + 4) * kQueries;
   return kStaged * E / 2 * 3 + backward_heads() * (4 * E / 2 + 3 * kKeys / 2 + 2) * kQueries +
-         (2 * 8 + 1) * kQueries;
+         (2 * 8 + 2) * kQueries;
 }
 
 AttentionSpec AttentionSpec::for_cpus(bool rounds) const {
@@ -98,6 +98,7 @@ Defines AttentionSpec::defines(DType x, DType result) const {
 Defines AttentionSpec::defines() const {
   Defines defines;
   define_soft_cap(defines, soft_cap);
+  if (has_bias) defines.set("BIAS", 1);
   if (!cpu) return defines.set("GROUP", work_group());
   defines.set("KEYS", kKeys);
   if (bf16) return defines.set("STAGED", kStaged).set("MAX_BLOCKS", kMaxBlocks);
@@ -116,12 +117,13 @@ ValueBytes AttentionSpec::problem(float scale) const {
                                    .H = narrow(H),
                                    .G = narrow(G),
                                    .E = narrow(E),
-                                   .scale = scale});
+                                   .scale = scale,
+                                   .causal = causal ? 1 : 0});
 }
 
 Cost AttentionSpec::cost() const {
   const auto rows = static_cast<double>(T);
-  const double most = T == Tk ? (rows + 1) / 2 : static_cast<double>(Tk);
+  const double most = T == Tk && causal ? (rows + 1) / 2 : static_cast<double>(Tk);
   return attention_cost({T, H, E}, rows * (keys_per_row > 0 ? keys_per_row : most));
 }
 
@@ -148,7 +150,9 @@ AttentionSpec checked_spec(std::string_view op, Context& context, const Attentio
                            .G = k.shape()[1],
                            .E = E,
                            .keys_per_row = inputs.keys_per_row,
-                           .soft_cap = inputs.soft_cap};
+                           .soft_cap = inputs.soft_cap,
+                           .causal = inputs.causal,
+                           .has_bias = !inputs.bias.empty()};
   require_soft_cap(op, spec.soft_cap);
   require(spec.H % spec.G == 0, "{}: the {} query heads must be a multiple of the {} key heads", op,
           spec.H, spec.G);
@@ -157,6 +161,12 @@ AttentionSpec checked_spec(std::string_view op, Context& context, const Attentio
   require_tensor(op, "v", inputs.v, {spec.Tk, spec.G, spec.E}, q.type());
   require_tensor(op, "first", inputs.first, {spec.T}, DType::i32);
   require_tensor(op, "last", inputs.last, {spec.T}, DType::i32);
+  if (spec.has_bias) {
+    const std::int64_t distances = inputs.bias.shape().last();
+    require(distances % 2 == 1, "{}: the bias must be of 2P - 1 distances, got {}", op, distances);
+    require_tensor(op, "bias", inputs.bias, {spec.H, distances});
+    require(spec.soft_cap == 0, "{}: scores with a bias cannot have a soft cap", op);
+  }
   if (!inputs.order.empty()) {
     require_tensor(op, "order", inputs.order, {3 * divide_up(spec.T, 128) + 1}, DType::i32);
   }
@@ -169,6 +179,12 @@ bool reads_vec4s(const AttentionSpec& spec, const AttentionInputs& inputs) {
          std::ranges::all_of(std::array{inputs.q, inputs.k, inputs.v}, [](const Tensor& t) {
            return t.offset_bytes() % bytes_of(t.type(), kFour) == 0;
          });
+}
+
+void append_bias(std::vector<Argument>& arguments, const AttentionInputs& inputs) {
+  if (inputs.bias.empty()) return;
+  arguments.emplace_back(inputs.bias);
+  arguments.emplace_back(narrow(inputs.bias.shape().last() / 2));
 }
 
 AttentionInputs upcast(Batch& batch, const AttentionInputs& inputs) {

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "clora/ops/attention/attention.hpp"
 #include "ops/launch_grids.hpp"
@@ -28,6 +29,8 @@ struct AttentionSpec {
   bool bf16 = false;        // if cpu: the products round their operands to bf16
   double keys_per_row = 0;  // AttentionInputs::keys_per_row
   float soft_cap = 0;       // AttentionInputs::soft_cap
+  bool causal = true;       // AttentionInputs::causal
+  bool has_bias = false;    // AttentionInputs::bias
 
   std::size_t units() const { return std::max(1U, context.device().compute_units); }
   bool decodes() const { return T <= kDecodeRows; }
@@ -100,6 +103,9 @@ AttentionSpec checked_spec(std::string_view op, Context& context, const Attentio
 
 // Whether the portable kernels can read q, k and v as vectors of four elements.
 bool reads_vec4s(const AttentionSpec& spec, const AttentionInputs& inputs);
+
+// The arguments of BIAS_PARAMETERS (cl/attention/attention_bias.clh), if there is a bias.
+void append_bias(std::vector<Argument>& arguments, const AttentionInputs& inputs);
 
 // The inputs in f32: the given tensors, or new temporaries.
 AttentionInputs upcast(Batch& batch, const AttentionInputs& inputs);

@@ -1,4 +1,5 @@
 // clora embed, with a tiny random encoder and its tokenizer.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -118,6 +119,87 @@ TEST_F(EmbedCommand, RefusesModulesAndPoolingsThatItDoesNotCompute) {
   result = embed({"--data", folder_ / "texts.txt", "--json"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("the pooling must be one of mean_tokens"));
+}
+
+class EmbeddingTask : public EmbedCommand {
+ protected:
+  void SetUp() override {
+    EmbedCommand::SetUp();
+    std::filesystem::create_directories(folder_ / "data");
+    std::string pairs;
+    for (const char* text : {"a", "b c", "d", "e f", "g h i", "k"}) {
+      pairs += fmt::format("{{\"anchor\": \"{0} x\", \"positive\": \"{0} y\"}}\n", text);
+    }
+    write("data/train.jsonl", pairs);
+    write("data/valid.jsonl", pairs);
+  }
+  ProgramResult run(const std::string& command, std::vector<std::string> options) {
+    std::vector<std::string> all{command, "--model", folder_ / "model", "--task", "embedding"};
+    all.insert(all.end(), options.begin(), options.end());
+    return run_clora(all);
+  }
+  ProgramResult train(const std::string& out, std::vector<std::string> options = {}) {
+    std::vector<std::string> all{
+        "--data", folder_ / "data", "--adapter-out", folder_ / out, "--steps", "4", "--lr", "0.02"};
+    all.insert(all.end(), options.begin(), options.end());
+    return run("train", all);
+  }
+  std::string adapter(const std::string& out) {
+    return test::read_file(folder_ / out / "adapter_model.safetensors");
+  }
+};
+
+TEST_F(EmbeddingTask, TrainsAnAdapterThatChangesTheVectors) {
+  const ProgramResult result = train("out");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("held-out recall@1"));
+  EXPECT_THAT(test::read_file(folder_ / "out/adapter_config.json"),
+              HasSubstr("\"task_type\": \"FEATURE_EXTRACTION\""));
+  EXPECT_THAT(test::read_file(folder_ / "out/log.jsonl"), HasSubstr("\"recall_at_10\":"));
+  const std::string data = folder_ / "texts.txt";
+  const auto with = vectors(embed({"--data", data, "--json", "--adapter", folder_ / "out"}));
+  EXPECT_NE(with, vectors(embed({"--data", data, "--json"})));
+  const ProgramResult again = run_clora(
+      {"train", "--config", folder_ / "out/run.toml", "--adapter-out", folder_ / "again"});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(adapter("again"), adapter("out")) << "run.toml holds the task";
+}
+
+TEST_F(EmbeddingTask, HasTheModelsPromptsUnlessOptionsGiveOthers) {
+  ASSERT_EQ(train("plain").exit_code, 0);
+  write("model/modules.json",
+        R"([{"type": "sentence_transformers.models.Transformer", "path": ""}])");
+  write("model/config_sentence_transformers.json",
+        R"({"prompts": {"query": "q ", "passage": "p "}})");
+  ASSERT_EQ(train("prompts").exit_code, 0);
+  EXPECT_NE(adapter("prompts"), adapter("plain"));
+  ASSERT_EQ(train("same", {"--query-prefix", "q ", "--document-prefix", "p "}).exit_code, 0);
+  EXPECT_EQ(adapter("same"), adapter("prompts"));
+  ASSERT_EQ(train("none", {"--query-prefix", "", "--document-prefix", ""}).exit_code, 0);
+  EXPECT_EQ(adapter("none"), adapter("plain"));
+}
+
+TEST_F(EmbeddingTask, EvaluatesRecallAndRankCorrelation) {
+  ProgramResult result = run("eval", {"--data", folder_ / "data/valid.jsonl"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("@10 1.0000  6 records"));
+  write("scored.jsonl", R"({"sentence1": "a b", "sentence2": "a b", "score": 5}
+{"sentence1": "a b", "sentence2": "a c", "score": 3}
+{"sentence1": "a b", "sentence2": "x y z w 1 2 3", "score": 0})");
+  result = run("eval", {"--data", folder_ / "scored.jsonl", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_DOUBLE_EQ(json::parse(result.out).at("spearman").get<double>(), 1);
+  write("data/train.jsonl", test::read_file(folder_ / "scored.jsonl"));
+  EXPECT_THAT(train("out").err, HasSubstr("scored pairs have no contrastive loss"));
+}
+
+TEST_F(EmbeddingTask, IsEvaluatedOnScoredPairsDuringTraining) {
+  write("data/valid.jsonl", R"({"sentence1": "a b", "sentence2": "a b", "score": 5}
+{"sentence1": "a b", "sentence2": "x y z w 1 2 3", "score": 0})");
+  const ProgramResult result = train("out", {"--eval-every", "2"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("step 2  held-out Spearman 1.0000"));
+  EXPECT_THAT(test::read_file(folder_ / "out/log.jsonl"), HasSubstr("\"spearman\":1.0"));
 }
 
 }  // namespace

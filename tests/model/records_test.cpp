@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "clora/model/text/tokenizer_files.hpp"
+#include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_tokenizers.hpp"
 
@@ -343,6 +344,73 @@ TEST(Records, OfMessagesInPartsAreAllRead) {
   const Records all = load_records(data, smol, &chat, {.max_seq_length = 2048});
   EXPECT_EQ(all.records.size() + all.skipped, 500u);
   EXPECT_EQ(all.skipped, 0u);
+}
+
+RecordOptions of_pairs(const char* query = "", const char* document = "") {
+  return {.pairs = TextPairOptions{.query_prefix = query, .document_prefix = document}};
+}
+
+TEST(TextPairs, MarkTheFirstTokenOfEachText) {
+  const Record pair = read(R"({"anchor": "the the", "positive": "the"})", of_pairs());
+  EXPECT_EQ(pair.ids, (Ids{id("the"), id("\u0120the"), id("the")}));
+  EXPECT_EQ(pair.is_target, (Marks{1, 0, 1}));
+  const Record triplet =
+      read(R"({"anchor": "the", "positive": "the the", "negative": "t", "id": 3})", of_pairs());
+  EXPECT_EQ(triplet.ids, (Ids{id("the"), id("the"), id("\u0120the"), id("t")}));
+  EXPECT_EQ(triplet.is_target, (Marks{1, 1, 0, 1}));
+}
+
+TEST(TextPairs, BeginWithTheirPrefixes) {
+  const auto with = [](const char* line) { return read(line, of_pairs("b", "the ")).ids; };
+  EXPECT_EQ(with(R"({"anchor": "b", "positive": "the", "negative": "b"})"),
+            (Ids{id("b"), id("b"), id("the"), id("\u0120the"), id("the"), id("\u0120"), id("b")}));
+  EXPECT_EQ(with(R"({"sentence1": "b", "sentence2": "the", "score": 1})"),
+            (Ids{id("b"), id("b"), id("b"), id("the")}));
+}
+
+TEST(TextPairs, AreTruncatedTextByText) {
+  RecordOptions options = of_pairs();
+  options.max_seq_length = 2;
+  const Records records = load(R"({"anchor": "the the the", "positive": "the the the the"})"
+                               "\n"
+                               R"({"anchor": "the the", "positive": "t"})",
+                               options);
+  EXPECT_EQ(records.truncated, 1u);
+  EXPECT_EQ(records.records[0].is_target, (Marks{1, 0, 1, 0}));
+  EXPECT_EQ(records.records[1].is_target, (Marks{1, 0, 1}));
+  options.max_seq_length = 512;
+  options.max_positions = 3;
+  EXPECT_EQ(
+      load(R"({"anchor": "the the the the", "positive": "t"})", options).records[0].ids.size(), 4u);
+}
+
+TEST(TextPairs, HaveScoresOrNone) {
+  const std::string scored = R"({"sentence1": "t", "sentence2": "h", "score": 0.5})";
+  const Records records = load(scored + "\n" + scored, of_pairs());
+  EXPECT_EQ(records.scores, (std::vector{0.5, 0.5}));
+  const std::string pair = R"({"anchor": "t", "positive": "h"})";
+  EXPECT_TRUE(load(pair, of_pairs()).scores.empty());
+  const auto error = [](const std::string& content) {
+    return test::error_of([&] { load(content, of_pairs()); });
+  };
+  EXPECT_NE(error(scored + "\n" + pair).find("line 2: pairs with a score and pairs without"),
+            std::string::npos);
+  EXPECT_NE(error(pair + "\n" + scored).find("line 2: pairs with a score and pairs without"),
+            std::string::npos);
+}
+
+TEST(TextPairs, NameWhatIsMissing) {
+  const auto error = [](const char* line) {
+    return test::error_of([&] { read(line, of_pairs()); });
+  };
+  EXPECT_NE(error(R"({"anchor": "t"})").find("\"positive\" is missing"), std::string::npos);
+  EXPECT_NE(error(R"({"text": "t"})").find("\"anchor\" is missing"), std::string::npos);
+  EXPECT_NE(error(R"({"anchor": "t", "positive": ""})").find("\"positive\" is empty"),
+            std::string::npos);
+  EXPECT_NE(error(R"({"sentence1": "t", "sentence2": "h"})").find("\"score\" must be a number"),
+            std::string::npos);
+  EXPECT_NE(error(R"({"anchor": "t", "positive": "h", "labels": [1]})").find("is not supported"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -131,8 +131,8 @@ class AttentionMatrix : public testing::Test {
     expect_close(got.y, want.y, 0x1p-7, what + ": y");
     expect_close(got.log_sum_exp, want.log_sum_exp, 1e-5, what + ": log_sum_exp");
     if (p.n.T != p.n.Tk) return;
-    const auto gradients = test::attention_backward_reference(p.n, to_double(p.dy), q, k, v,
-                                                              p.first, p.scale(), p.soft_cap);
+    const auto gradients = test::attention_backward_reference(
+        p.n, to_double(p.dy), q, k, v, p.first, p.last, p.scale(), p.soft_cap);
     expect_close(got.dq, gradients.dq, 0x1p-6, what + ": dq");
     expect_close(over_heads(got.dk, p.n), gradients.dk, 0x1p-6, what + ": dk");
     expect_close(over_heads(got.dv, p.n), gradients.dv, 0x1p-6, what + ": dv");

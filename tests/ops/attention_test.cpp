@@ -48,6 +48,8 @@ struct Problem {
   Floats q, k, v, dy;
   Ints first, last;
   float scale, soft_cap = 0;
+  bool causal = true;
+  Floats bias = {};  // [H, 2T - 1], or empty
 
   Problem(AttentionSizes sizes, Ints begins, Ints ends)
       : n(sizes),
@@ -69,7 +71,13 @@ struct Problem {
             scale,
             {},
             0,
-            soft_cap};
+            soft_cap,
+            causal,
+            bias.empty() ? Tensor()
+                         : test::upload(context,
+                                        {static_cast<std::int64_t>(n.H),
+                                         static_cast<std::int64_t>(bias.size() / n.H)},
+                                        bias)};
   }
   // The problem with the values that tensors of these types store.
   Problem stored_as(const Types& types) const {
@@ -101,13 +109,34 @@ struct Problem {
   }
   test::AttentionResult reference() const {
     return test::attention_reference(n, to_double(q), to_double(k), to_double(v), first, last,
-                                     scale, soft_cap);
+                                     scale, soft_cap, to_double(bias));
   }
   test::QkvGradients gradients() const {
     return test::attention_backward_reference(n, to_double(dy), to_double(q), to_double(k),
-                                              to_double(v), first, scale, soft_cap);
+                                              to_double(v), first, last, scale, soft_cap,
+                                              to_double(bias));
   }
 };
+
+// Row t attends to the rows up to `reach` before and after it, within its document.
+Problem in_windows(const std::vector<std::size_t>& documents, std::int32_t reach, std::size_t H,
+                   std::size_t G, std::size_t E) {
+  test::KeyRanges ranges = test::whole_document_ranges(documents);
+  for (std::size_t t = 0; t < ranges.rows(); ++t) {
+    const auto row = static_cast<std::int32_t>(t);
+    ranges.first[t] = std::max(ranges.first[t], row - reach);
+    ranges.last[t] = std::min(ranges.last[t], row + reach);
+  }
+  const AttentionSizes n{ranges.rows(), ranges.rows(), H, G, E};
+  Problem p{n, std::move(ranges.first), std::move(ranges.last)};
+  p.causal = false;
+  return p;
+}
+// Each row attends to its whole document.
+Problem whole_documents(const std::vector<std::size_t>& documents, std::size_t H, std::size_t G,
+                        std::size_t E) {
+  return in_windows(documents, 1 << 20, H, G, E);
+}
 
 // Documents of these lengths, packed one after another.
 Problem packed(const std::vector<std::size_t>& documents, std::size_t H, std::size_t G,
@@ -159,7 +188,8 @@ class Attention : public test::OpTest {
     return {dq.values(), dk.values(), dv.values()};
   }
   static bool rounds(const Problem& p) {
-    return attention_rounds_to_bf16(capabilities(), static_cast<std::int64_t>(p.n.T),
+    return p.bias.empty() &&
+           attention_rounds_to_bf16(capabilities(), static_cast<std::int64_t>(p.n.T),
                                     static_cast<std::int64_t>(p.n.E));
   }
   void check_forward(const Problem& given, const std::string& what, const Types& types = {}) {
@@ -359,14 +389,14 @@ TEST_P(Attention, GivesTheSameBitsAgain) {
 class AttentionReference : public testing::TestWithParam<float> {};
 INSTANTIATE_TEST_SUITE_P(Caps, AttentionReference, testing::Values(0.0F, 0.7F));
 
-TEST_P(AttentionReference, BackwardMatchesCentralDifferences) {
-  Problem p = packed({1, 4, 2}, 4, 2, 3);
-  p.soft_cap = GetParam();
+void expect_central_differences(const Problem& p) {
   const test::QkvGradients want = p.gradients();
   const std::vector<double> q = to_double(p.q), k = to_double(p.k), v = to_double(p.v);
   const auto loss = [&](std::span<const double> a, std::span<const double> b,
                         std::span<const double> c) {
-    const auto y = test::attention_reference(p.n, a, b, c, p.first, p.last, p.scale, p.soft_cap).y;
+    const auto y = test::attention_reference(p.n, a, b, c, p.first, p.last, p.scale, p.soft_cap,
+                                             to_double(p.bias))
+                       .y;
     return std::inner_product(y.begin(), y.end(), p.dy.begin(), 0.0);
   };
   const auto by_q = [&](const std::vector<double>& x) { return loss(x, k, v); };
@@ -375,6 +405,16 @@ TEST_P(AttentionReference, BackwardMatchesCentralDifferences) {
   expect_close(want.dq, test::central_differences(by_q, q), 1e-7, "dq");
   expect_close(want.dk, test::central_differences(by_k, k), 1e-7, "dk");
   expect_close(want.dv, test::central_differences(by_v, v), 1e-7, "dv");
+}
+
+TEST_P(AttentionReference, BackwardMatchesCentralDifferences) {
+  Problem p = packed({1, 4, 2}, 4, 2, 3), whole = whole_documents({1, 4, 2}, 4, 2, 3);
+  p.soft_cap = whole.soft_cap = GetParam();
+  expect_central_differences(p);
+  expect_central_differences(whole);
+  if (GetParam() != 0) return;
+  whole.bias = test::random_values(4 * (2 * whole.n.T - 1), 5);
+  expect_central_differences(whole);
 }
 
 // Scores are up to 4. Each cap and head dim is another program, so there are few.
@@ -418,6 +458,54 @@ TEST_P(Attention, KeepsANaNOfOneDocumentOutOfTheOthersWithACap) {
     const auto begin = static_cast<std::ptrdiff_t>(20 * 2 * E);
     EXPECT_TRUE(std::isnan(got.front())) << "E " << E;
     EXPECT_TRUE(std::equal(got.begin() + begin, got.end(), want.begin() + begin)) << "E " << E;
+  }
+}
+
+TEST_P(Attention, MatchesTheFormulaForRowsThatAttendToTheirWholeDocument) {
+  for (const auto& [H, G, E] : kHeads) {
+    const Problem p = whole_documents({31, 1, 70, 2, 33}, H, G, E);
+    check_forward(p, fmt::format("H {} G {} E {}", H, G, E));
+    check_backward(p, fmt::format("H {} G {} E {}", H, G, E));
+  }
+  for (const std::size_t length : {2, 7, 8, 9, 31, 32, 33, 63, 64, 65, 131, 300}) {
+    for (const std::size_t E : kHeadDims) {
+      check_backward(whole_documents({length}, 3, 1, E), fmt::format("{} rows, E {}", length, E));
+    }
+  }
+}
+
+// Documents begin and end anywhere in a block, a chunk, and the keys that a kernel stages at once.
+TEST_P(Attention, BackwardMatchesTheFormulaForWholeDocumentsAcrossChunks) {
+  for (const std::size_t E : kHeadDims) {
+    const std::string what = fmt::format("across chunks, E {}", E);
+    check_backward(whole_documents({100, 1, 250, 3, 120}, 2, 1, E), what);
+    check_backward(in_windows({100, 1, 250, 3, 120}, 70, 2, 1, E), "windows " + what);
+  }
+  check_backward(whole_documents({1824, 516}, 1, 1, 32), "many rows");
+  check_backward(whole_documents({70, 90}, 6, 1, 32), "six heads of one key head");
+  Problem capped = whole_documents({31, 1, 70, 2, 133}, 4, 2, 32);
+  capped.soft_cap = 0.7F;
+  check_backward(capped, "with a soft cap");
+}
+
+// In both directions, with few rows, many rows, and several chunks.
+TEST_P(Attention, AddsABiasOfTheDistance) {
+  for (const auto& [H, G, E] : std::vector<Heads>{{2, 2, 5}, {4, 2, 32}, {3, 1, 64}}) {
+    for (const auto& documents :
+         std::vector<std::vector<std::size_t>>{{3}, {10, 1, 5}, {31, 1, 70, 2, 133}}) {
+      for (Problem p : {packed(documents, H, G, E), whole_documents(documents, H, G, E)}) {
+        p.bias = test::random_values(H * (2 * p.n.T - 1), 5, 2);
+        const std::string what = fmt::format("T {} H {} G {} E {}", p.n.T, H, G, E);
+        check_forward(p, what);
+        if (p.n.T > 3) check_backward(p, what);
+      }
+    }
+  }
+  for (const Types& types : {kTypes.front(), kTypes[3]}) {
+    Problem p = whole_documents({60, 1, 50}, 4, 2, 32);
+    p.bias = test::random_values(4 * (2 * p.n.T - 1), 5, 2);
+    check_forward(p, name_of(types), types);
+    check_backward(p, name_of(types), types);
   }
 }
 
@@ -573,6 +661,12 @@ TEST_P(Attention, RefusesTensorsThatDoNotMatch) {
   using testing::HasSubstr;
   EXPECT_THAT(message([](auto& in) { in.soft_cap = -1; }),
               HasSubstr("the soft cap must be 0 (none) or more, got -1"));
+  EXPECT_THAT(message([&](auto& in) { in.bias = logs; }),
+              HasSubstr("the bias must be of 2P - 1 distances, got 4"));
+  EXPECT_THAT(message([&](auto& in) {
+                in.bias = logs.reshape({16, 1});
+              }),
+              HasSubstr("bias must be f32 [4, 1]"));
   EXPECT_THAT(message([](auto& in) { in.q = {}; }),
               HasSubstr("q must be f32, bf16 or f16 [T, H, E]"));
   EXPECT_THAT(message([](auto& in) { in.k = in.first; }), HasSubstr("k must be [Tk, G, 8]"));

@@ -35,7 +35,8 @@ struct AttentionResult {
 inline std::vector<double> attention_weights(const AttentionSizes& n, std::span<const double> q,
                                              std::span<const double> k, std::size_t t,
                                              std::size_t h, std::size_t first, std::size_t last,
-                                             double scale, double cap, double& log_sum_exp) {
+                                             double scale, double cap, double& log_sum_exp,
+                                             std::span<const double> bias = {}) {
   const std::size_t g = h / (n.H / n.G);
   std::vector<double> scores;
   for (std::size_t key = first; key <= last; ++key) {
@@ -44,6 +45,9 @@ inline std::vector<double> attention_weights(const AttentionSizes& n, std::span<
       dot += q[(t * n.H + h) * n.E + e] * k[(key * n.G + g) * n.E + e];
     }
     scores.push_back(soft_capped(dot * scale, cap));
+    if (bias.empty()) continue;
+    const std::size_t distances = bias.size() / n.H;
+    scores.back() += bias[h * distances + distances / 2 + key - t];
   }
   const double row_max = *std::ranges::max_element(scores);
   double total = 0;
@@ -57,13 +61,13 @@ inline AttentionResult attention_reference(const AttentionSizes& n, std::span<co
                                            std::span<const double> k, std::span<const double> v,
                                            std::span<const std::int32_t> first,
                                            std::span<const std::int32_t> last, double scale,
-                                           double cap = 0) {
+                                           double cap = 0, std::span<const double> bias = {}) {
   AttentionResult result{std::vector<double>(n.queries()), std::vector<double>(n.T * n.H)};
   for (std::size_t t = 0; t < n.T; ++t) {
     for (std::size_t h = 0; h < n.H; ++h) {
       const auto begin = static_cast<std::size_t>(first[t]);
       const auto p = attention_weights(n, q, k, t, h, begin, static_cast<std::size_t>(last[t]),
-                                       scale, cap, result.log_sum_exp[t * n.H + h]);
+                                       scale, cap, result.log_sum_exp[t * n.H + h], bias);
       for (std::size_t i = 0; i < p.size(); ++i) {
         for (std::size_t e = 0; e < n.E; ++e) {
           result.y[(t * n.H + h) * n.E + e] +=
@@ -79,11 +83,12 @@ struct QkvGradients {
   std::vector<double> dq, dk, dv;
 };
 
-// Packed rows: row t attends to the keys first[t] .. t.
+// Packed rows.
 inline QkvGradients attention_backward_reference(
     const AttentionSizes& n, std::span<const double> dy, std::span<const double> q,
     std::span<const double> k, std::span<const double> v, std::span<const std::int32_t> first,
-    double scale, double cap = 0) {
+    std::span<const std::int32_t> last, double scale, double cap = 0,
+    std::span<const double> bias = {}) {
   QkvGradients gradients{std::vector<double>(n.queries()), std::vector<double>(n.keys()),
                          std::vector<double>(n.keys())};
   for (std::size_t t = 0; t < n.T; ++t) {
@@ -91,7 +96,8 @@ inline QkvGradients attention_backward_reference(
       const std::size_t at = (t * n.H + h) * n.E;
       const auto begin = static_cast<std::size_t>(first[t]);
       double log_sum_exp = 0;
-      const auto p = attention_weights(n, q, k, t, h, begin, t, scale, cap, log_sum_exp);
+      const auto p = attention_weights(n, q, k, t, h, begin, static_cast<std::size_t>(last[t]),
+                                       scale, cap, log_sum_exp, bias);
       std::vector<double> dp(p.size());
       double mean = 0;
       for (std::size_t i = 0; i < p.size(); ++i) {

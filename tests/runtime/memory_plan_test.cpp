@@ -68,7 +68,8 @@ void expect_a_good_plan_of_training(LanguageModel& model, std::int64_t rank, Row
   adapter.initialise(1);
   adapter.allocate_gradients();
   const Tensor loss = model.context().allocate({1}, DType::f32, MemoryTag::activations);
-  RecordedStep step(model, &adapter, StepKind::train, counts, {loss}, std::make_shared<Arena>());
+  RecordedStep step(model, &adapter, {StepKind::train, {}}, counts, {loss},
+                    std::make_shared<Arena>());
   expect_a_good_plan(step.batch(), least_temporaries);
 }
 

@@ -25,4 +25,15 @@ inline KeyRanges packed_ranges(const std::vector<std::size_t>& documents) {
   return ranges;
 }
 
+// The same documents, each row of which attends to its whole document.
+inline KeyRanges whole_document_ranges(const std::vector<std::size_t>& documents) {
+  KeyRanges ranges = packed_ranges(documents);
+  ranges.last.clear();
+  for (const std::size_t length : documents) {
+    const auto end = static_cast<std::int32_t>(ranges.last.size() + length);
+    ranges.last.insert(ranges.last.end(), length, end - 1);
+  }
+  return ranges;
+}
+
 }  // namespace clora::test

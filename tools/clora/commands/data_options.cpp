@@ -78,11 +78,12 @@ Records read_records(const std::filesystem::path& file, const DataOptions& optio
   how.max_seq_length = static_cast<std::size_t>(options.max_seq_length);
   how.append_eos = options.append_eos;
   how.limit = static_cast<std::size_t>(limit);
+  how.pairs = options.pairs;
   how.parse_special = options.parse_special.value_or(false);
   how.max_positions = static_cast<std::size_t>(text.max_positions());
   how.chat_template_problem = text.chat_template_problem();
   const ChatTemplate* chat_template = text.find_chat_template();
-  if (chat_template == nullptr) output.detail("{}", text.chat_template_problem());
+  if (chat_template == nullptr && !how.pairs) output.detail("{}", text.chat_template_problem());
   Records records = load_records(file, text.tokenizer(), chat_template, how);
   if (options.parse_special) records.with_special = 0;  // given explicitly, so no warning
   report(records, file.string(), options, output);

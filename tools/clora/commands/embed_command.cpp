@@ -11,11 +11,11 @@
 #include "clora/runtime/files/file.hpp"
 #include "clora/runtime/files/json.hpp"
 #include "model/data/line_reader.hpp"
-#include "model/embedding/sentence_transformers.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/files/npy.hpp"
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/common_options.hpp"
+#include "tools/clora/commands/embedding_task.hpp"
 #include "tools/clora/loaded_model.hpp"
 #include "tools/command_line/local_path.hpp"
 #include "tools/command_line/number_options.hpp"
@@ -51,21 +51,16 @@ struct Settings {
   std::int64_t max_length = 0;
 };
 
-Pooling pooling_of(const std::string& name) {
-  if (name == "mean") return Pooling::mean;
-  return name == "first" ? Pooling::first_token : Pooling::last_token;
-}
-
 Settings settings_of(const Options& options, const ModelConfig& model) {
   Settings settings;
-  settings.embedder.pooling = model.pooling.value_or(Pooling::mean);
-  if (const auto files = read_sentence_transformers(options.common.model)) {
-    settings.embedder = {files->pooling.value_or(settings.embedder.pooling), files->normalises};
+  const auto files = read_sentence_transformers(options.common.model);
+  settings.embedder.pooling = pooling_of(options.pooling, files, model);
+  if (files) {
+    settings.embedder.normalises = files->normalises;
     settings.max_length = files->max_length;
     const auto prompt = files->prompts.find(files->default_prompt);
     if (prompt != files->prompts.end()) settings.prefix = prompt->second;
   }
-  if (!options.pooling.empty()) settings.embedder.pooling = pooling_of(options.pooling);
   if (options.normalises) settings.embedder.normalises = *options.normalises;
   if (options.has_prefix) settings.prefix = options.prefix;
   if (options.max_length > 0) settings.max_length = options.max_length;
@@ -193,8 +188,7 @@ void add_embed_command(CLI::App& program, Action& action) {
       ->type_name("DIR");
   command->add_option("--prefix", options->prefix, "Text before each text, such as 'query: '")
       ->type_name("TEXT");
-  command->add_option("--pooling", options->pooling, "Tokens whose rows become the vector")
-      ->check(CLI::IsMember({"mean", "first", "last"}));
+  add_pooling_option(*command, options->pooling);
   command->add_flag_callback(
       "--normalize", [options] { options->normalises = true; }, "Scale vectors to length 1");
   command->add_flag_callback(

@@ -7,6 +7,7 @@
 #include "runtime/fail.hpp"
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/data_options.hpp"
+#include "tools/clora/commands/embedding_task.hpp"
 #include "tools/clora/exact_match.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/progress_bar.hpp"
@@ -21,11 +22,16 @@ constexpr const char* kFooter = R"(Examples:
   clora eval --model MODEL.gguf --data test.jsonl --adapter my-adapter --exact-match --limit 40
 The loss is the mean over the labelled tokens, in nats; perplexity is its exponential. --exact-match
 is the share of records whose completion the model generates exactly (with greedy decoding, ignoring
-leading and trailing white space).)";
+leading and trailing white space).
+  clora eval --model all-MiniLM-L6-v2 --task embedding --data pairs.jsonl --adapter my-adapter
+With --task embedding, records {"anchor": ..., "positive": ...} give recall@1, 5 and 10: the share of
+anchors whose positive is among the nearest of all positives. {"sentence1": ..., "sentence2": ...,
+"score": ...} give Spearman's correlation of the cosines with the scores.)";
 
 struct Options {
   CommonOptions common;
   DataOptions data;
+  EmbeddingTaskOptions task;
   std::string adapter;
   bool exact_match = false;
   std::int64_t show = 0;
@@ -71,7 +77,30 @@ double match(const Options& options, LoadedModel& loaded, const Adapter* adapter
       });
 }
 
+// Without the contrastive loss, which depends on the batches.
+int eval_embedding(const Options& options) {
+  Output output(options.common.output);
+  require(!options.exact_match, "eval: --exact-match is for --task text");
+  DataOptions data = options.data;
+  set_task_of_data(options.task, options.common.model, data);
+  const ModelText text(options.common.model);
+  const Records records = read_records(data.data, data, data.limit, text, output);
+  LoadedModel loaded(options.common, output);
+  const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
+  const auto task =
+      contrastive_loss_of(options.task, options.common.model, loaded.model().config());
+  const EmbeddingScores scores =
+      embedding_scores(loaded.model(), adapter ? &*adapter : nullptr, task->pooling, records);
+  output.result("{}  {} records", text_of(scores), records.records.size());
+  nlohmann::ordered_json object{{"records", records.records.size()}};
+  add_to(object, scores);
+  output.object(object);
+  loaded.show_inside();
+  return 0;
+}
+
 int eval(const Options& options) {
+  if (options.task.embeds()) return eval_embedding(options);
   Output output(options.common.output);
   const ModelText text(options.common.model, options.data.chat_template);
   const Records records =
@@ -104,6 +133,7 @@ void add_eval_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("eval", "Evaluate a model on records");
   const auto options = std::make_shared<Options>();
   add_data_options(*command, options->data, "Records to evaluate: a .jsonl file");
+  add_embedding_task_options(*command, options->task);
   command->add_option("--adapter", options->adapter, "Adapter to use, in PEFT format")
       ->check(LocalPath(HubKind::model))
       ->type_name("DIR");

@@ -5,6 +5,7 @@
 #include "runtime/fail.hpp"
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/data_options.hpp"
+#include "tools/clora/commands/embedding_task.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/training/run_folder.hpp"
 #include "tools/clora/training/training_adapter.hpp"
@@ -19,9 +20,14 @@ constexpr const char* kFooter = R"(Examples:
   clora train --model MODEL.gguf --data FOLDER --adapter-out my-adapter --epochs 2 --lr 1e-3
   clora train --model MODEL --data train.jsonl --adapter-out out --rank 16 --target-modules q_proj,v_proj
   clora train --config my-adapter/run.toml --resume my-adapter
+  clora train --model all-MiniLM-L6-v2 --task embedding --data pairs --adapter-out out --batch-size 32
 Records, one JSON object per line: {"text": ...}, {"prompt": ..., "completion": ...} (loss on the
 completion) or {"messages": [{"role": ..., "content": ...}, ...]} (loss on the assistant's turns).
-A folder contains train.jsonl and optionally valid.jsonl, for evaluation.
+With --task embedding: {"anchor": ..., "positive": ...} or also "negative": the vector of an anchor
+shall be nearest to that of its positive, among the positives and negatives of all records of a
+micro-batch (the multiple negatives ranking loss of sentence-transformers; the loss is per anchor).
+A folder contains train.jsonl and optionally valid.jsonl, for evaluation; of an embedding model by
+recall@1, 5 and 10, or by Spearman's correlation for {"sentence1", "sentence2", "score"}.
 Units: lengths in tokens, losses in nats per token, times in seconds, speed in tokens per second.
 Next to the adapter (PEFT format) are run.toml (these options), log.jsonl (the events) and loss.svg
 (the loss curve). Ctrl-C finishes the step and saves; a second Ctrl-C stops immediately.
@@ -31,6 +37,7 @@ so far stay the same. --save-every also saves a checkpoint at the end, to extend
 struct Options {
   CommonOptions common;
   DataOptions data;
+  EmbeddingTaskOptions task;
   TrainingRunConfig run;
   TrainingAdapterOptions adapter;
   std::string adapter_out, resume, schedule = "constant";
@@ -45,20 +52,23 @@ struct DataSet {
 
 DataSet read_data(const Options& options, const ModelText& text, Output& output) {
   const std::filesystem::path path = options.data.data;
+  DataOptions how = options.data;
+  set_task_of_data(options.task, options.common.model, how);
   if (!std::filesystem::is_directory(path)) {
-    return {read_records(path, options.data, options.data.limit, text, output), std::nullopt};
+    return {read_records(path, how, how.limit, text, output), std::nullopt};
   }
   const auto train = find_split(path, "train");
   if (!train) fail(ErrorCode::not_found, "train: '{}' contains no train.jsonl", path.string());
-  DataSet data{read_records(*train, options.data, options.data.limit, text, output), std::nullopt};
+  DataSet data{read_records(*train, how, how.limit, text, output), std::nullopt};
   if (const auto valid = find_split(path, "valid")) {
-    data.valid = read_records(*valid, options.data, 0, text, output);
+    data.valid = read_records(*valid, how, 0, text, output);
   }
   return data;
 }
 
-TrainingRunConfig run_config(const Options& options) {
+TrainingRunConfig run_config(const Options& options, const ModelConfig& model) {
   TrainingRunConfig config = options.run;
+  config.contrastive = contrastive_loss_of(options.task, options.common.model, model);
   config.schedule = options.schedule == "linear"   ? Schedule::linear
                     : options.schedule == "cosine" ? Schedule::cosine
                                                    : Schedule::constant;
@@ -77,7 +87,7 @@ struct Inputs {
 
 TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& inputs,
                        const Interrupt& interrupt, Output& output) {
-  const TrainingRunConfig config = run_config(options);
+  const TrainingRunConfig config = run_config(options, inputs.loaded.model().config());
   const Records* valid = inputs.data.valid ? &*inputs.data.valid : nullptr;
   TrainingReport report(output, inputs.loaded, options.common.model, folder, options.effective);
   report.start(inputs.adapter, inputs.data.train, valid, config);
@@ -124,11 +134,12 @@ int train(const Options& options) {
          options.data.data);
   }
   LoadedModel loaded(options.common, output, options.data.max_seq_length);
-  Adapter adapter =
-      make_adapter(options.adapter, loaded, options.common.model, options.common.seed);
+  TrainingAdapterOptions of_adapter = options.adapter;
+  if (options.task.embeds()) of_adapter.config.task_type = kFeatureExtraction;
+  Adapter adapter = make_adapter(of_adapter, loaded, options.common.model, options.common.seed);
   if (!folder.checkpoint().empty()) {  // checked before anything in the folder changes
     (void)check_resume(folder.checkpoint(), loaded.model(), adapter, data.train,
-                       run_config(options));
+                       run_config(options, loaded.model().config()));
   }
   const TrainingSummary summary =
       run_in_its_folder(folder, options, {loaded, adapter, data}, output);
@@ -236,6 +247,7 @@ void add_train_command(CLI::App& program, Action& action) {
   const auto options = std::make_shared<Options>();
   add_data_options(*command, options->data,
                    "A .jsonl file, or a folder with train.jsonl and optionally valid.jsonl");
+  add_embedding_task_options(*command, options->task);
   add_output_folder_options(*command, *options);
   add_training_adapter_options(*command, options->adapter);
   add_length_options(*command, options->run, "Training");

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "clora/runtime/files/file.hpp"
+#include "tools/clora/commands/embedding_task.hpp"
 #include "tools/command_line/printable.hpp"
 
 namespace clora {
@@ -105,11 +106,18 @@ void TrainingReport::on_step(const StepResult& result, double tokens_per_s) {
 }
 
 void TrainingReport::on_eval(const EvalResult& result) {
-  write_event(
-      {{"event", "eval"}, {"step", result.step}, {"loss", result.loss}, {"tokens", result.tokens}});
+  nlohmann::ordered_json event{
+      {"event", "eval"}, {"step", result.step}, {"loss", result.loss}, {"tokens", result.tokens}};
+  add_to(event, result.embedding);
+  write_event(event);
   bar_->clear();
-  output_.info("step {}  held-out loss {:.4f} over {} tokens, {:.1f} s", result.step, result.loss,
-               grouped(result.tokens), result.seconds);
+  if (result.tokens > 0) {
+    output_.info("step {}  held-out loss {:.4f} over {} {}, {:.1f} s", result.step, result.loss,
+                 grouped(result.tokens), result.embedding.recall ? "anchors" : "tokens",
+                 result.seconds);
+  }
+  const std::string scores = text_of(result.embedding);
+  if (!scores.empty()) output_.info("step {}  held-out {}", result.step, scores);
 }
 
 void TrainingReport::on_save(std::int64_t step, const std::filesystem::path& folder) {
