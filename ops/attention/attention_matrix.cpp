@@ -170,7 +170,7 @@ bool attention_matrix_passed(Context& context, const AttentionForward& forward) 
   const std::string name =
       fmt::format("attention_matrix {} {}{}", E, name_of(type), cap_suffix(forward.spec));
   return passed_self_test(context, {kAttentionMatrix, name, kBf16Tolerance}, [&](SelfTest& test) {
-    test_attention(test, kTestRows, kTestRows, E, type, cap);
+    test_attention(test, {kTestRows, kTestRows, E, type, type, cap});
   });
 }
 

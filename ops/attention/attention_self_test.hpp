@@ -1,7 +1,9 @@
 // The ops that self-tests of attention's kernels record (ops/dispatch/variant_dispatch.hpp).
 #pragma once
 
-#include <string_view>
+#include <fmt/format.h>
+
+#include <string>
 
 #include "ops/attention/attention_spec.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
@@ -10,8 +12,12 @@ namespace clora {
 
 // Attention of `rows` queries at the end of a sequence of `keys` keys; the first keys are a
 // separate document. `width` is the head dim, `soft_cap` as in AttentionInputs.
-void test_attention(SelfTest& test, std::int64_t rows, std::int64_t keys, std::int64_t width,
-                    DType type = DType::f32, float soft_cap = 0);
+struct TestedAttention {
+  std::int64_t rows, keys, width;
+  DType type = DType::f32, key_type = DType::f32;  // of q and y; of k and v
+  float soft_cap = 0;
+};
+void test_attention(SelfTest& test, const TestedAttention& tested);
 // Its backward. Any y and log_sum_exp can replace those of the forward, which is tested separately.
 void test_attention_backward(SelfTest& test, std::int64_t rows, std::int64_t width,
                              DType type = DType::f32, float soft_cap = 0);
@@ -20,6 +26,10 @@ void test_attention_backward(SelfTest& test, std::int64_t rows, std::int64_t wid
 // a cap that matters for the test's scores, whatever that of the call.
 inline std::string_view cap_suffix(const AttentionSpec& spec) {
   return spec.soft_cap == 0 ? "" : " capped";
+}
+// The same for the forward's programs for keys of another type than f32.
+inline std::string key_suffix(const AttentionSpec& spec) {
+  return spec.key_type == DType::f32 ? "" : fmt::format(" {} keys", name_of(spec.key_type));
 }
 inline float self_test_cap(const AttentionSpec& spec) { return spec.soft_cap == 0 ? 0.0F : 1.5F; }
 
