@@ -214,6 +214,8 @@ Context::~Context() {
 const Device& Context::device() const noexcept { return state_->device; }
 Variant Context::variant() const noexcept { return state_->variant; }
 const Capabilities& Context::capabilities() const noexcept { return state_->capabilities; }
+Precision Context::precision() const noexcept { return state_->config.precision; }
+
 DType Context::activation_type() const noexcept {
   return state_->config.activations.value_or(capabilities().hands_on_bf16() ? DType::bf16
                                                                             : DType::f32);

@@ -107,6 +107,7 @@ class Context {
   const Device& device() const noexcept;
   // The variant that caps the capabilities; never automatic. Describes runs; ops do not ask for it.
   Variant variant() const noexcept;
+  Precision precision() const noexcept;  // ContextConfig::precision
   // What kernels may use: the device's capabilities, capped by the variant.
   const Capabilities& capabilities() const noexcept;
   // The type in which ops pass activations that products read: f32, bf16 or f16.

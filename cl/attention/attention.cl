@@ -6,7 +6,8 @@
 //
 // Shapes  q, y [T, H, E]; k, v, cache [Tk, G, E]; first, last, positions [T] i32;
 //         log_sum_exp [T, H]; rows [T, G, E]
-// Types   q, k, v and rows of -D X_TYPE, y and cache of RESULT_TYPE: f32, bf16 or f16; all else f32
+// Types   q and rows of -D X_TYPE, k and v of KEY_TYPE (without it X_TYPE), y and cache of
+//         RESULT_TYPE: f32, bf16 or f16; all else f32
 // Work    attention_forward: a work-group of GROUP items owns one row (along dimension 0: GPUs
 //         limit the other dimensions to 65535 groups) and head; an item owns one key of a block of
 //         scores, and then every GROUP-th column of y
@@ -17,6 +18,7 @@
 //         -D SOFT_CAP: scores are capped (soft_cap.clh); -D BIAS: scores have a bias
 //         (attention_bias.clh)
 //! clc: build GROUP=64 X_TYPE={f32,bf16,f16} RESULT_TYPE={f32,f16}
+//! clc: build GROUP=64 X_TYPE=f32 KEY_TYPE={bf16,f16} RESULT_TYPE=f32
 //! clc: build GROUP=64 X_TYPE=f32 RESULT_TYPE=f32 SOFT_CAP=50.0f
 //! clc: build GROUP=64 X_TYPE={f32,bf16} RESULT_TYPE=f32 BIAS
 //! clc: budget on gfx90a registers<=48 spills=0
@@ -26,11 +28,16 @@
 #include "group_reduce.clh"
 #include "soft_cap.clh"
 
+#ifndef KEY_TYPE
+#define KEY_TYPE X_TYPE
+#endif
+
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_forward(
     __global STORED(RESULT_TYPE)* y, __global float* log_sum_exp, __global const STORED(X_TYPE)* q,
-    __global const STORED(X_TYPE)* k, __global const STORED(X_TYPE)* v, __global const int* first,
-    __global const int* last, AttentionProblem problem, int keeps_log_sum_exp,
-    __local float* query, __local float* sums BIAS_PARAMETERS) {
+    __global const STORED(KEY_TYPE)* k, __global const STORED(KEY_TYPE)* v,
+    __global const int* first, __global const int* last, AttentionProblem problem,
+    int keeps_log_sum_exp, __local float* query,
+    __local float* sums BIAS_PARAMETERS) {
   const int H = problem.H, G = problem.G, E = problem.E;
   __local float scores[GROUP];
   const int h = get_group_id(1), item = get_local_id(0);
@@ -51,8 +58,8 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_forwa
     float score = -INFINITY;
     if (key < end) {
       score = 0.0f;
-      __global const STORED(X_TYPE)* k_row = k + key * k_step + head;
-      for (int e = 0; e < E; ++e) score = fma(query[e], LOAD_ONE(X_TYPE, k_row, e), score);
+      __global const STORED(KEY_TYPE)* k_row = k + key * k_step + head;
+      for (int e = 0; e < E; ++e) score = fma(query[e], LOAD_ONE(KEY_TYPE, k_row, e), score);
       CAP_SCORES(score, 1.0f);
       ADD_BIAS(score, h, key, (int)t);
     }
@@ -67,9 +74,9 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_forwa
     const int keys = min(GROUP, end - block);
     for (int e = item; e < E; e += GROUP) {
       float sum = sums[e] * factor;
-      __global const STORED(X_TYPE)* v_at = v + block * k_step + head + e;
+      __global const STORED(KEY_TYPE)* v_at = v + block * k_step + head + e;
       for (int n = 0; n < keys; ++n) {
-        sum = fma(scores[n], LOAD_ONE(X_TYPE, v_at, n * k_step), sum);
+        sum = fma(scores[n], LOAD_ONE(KEY_TYPE, v_at, n * k_step), sum);
       }
       sums[e] = sum;
     }

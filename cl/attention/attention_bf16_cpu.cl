@@ -4,7 +4,7 @@
 //
 // Shapes  q, y [T, H, E]; k, v [Tk, G, E]; first, last [T] i32; log_sum_exp [T, H]; E a multiple
 //         of 32
-// Types   f32
+// Types   k and v of -D KEY_TYPE: f32 (without it), bf16 or f16; all else f32
 // Work    a work-group of one work-item owns `blocks` blocks of 32 rows of up to `heads` heads that
 //         share a key head, one panel each; work-group ids run over stretches of rows, the last,
 //         the first, the last but one ..., with heads innermost, which balances the work for
@@ -19,7 +19,7 @@
 //         from a row outside its range, so a NaN there is harmless: p is 0 there, and if values are
 //         not finite each row gets its own copy of v. -D SOFT_CAP: scores are capped
 //         (soft_cap.clh)
-//! clc: build on avx512_bf16: KEYS=64 STAGED=256 MAX_BLOCKS=2
+//! clc: build on avx512_bf16: KEYS=64 STAGED=256 MAX_BLOCKS=2 KEY_TYPE={f32,bf16,f16}
 //! clc: build on avx512_bf16: KEYS=64 STAGED=256 MAX_BLOCKS=2 SOFT_CAP=50.0f
 #include "attention/attention_bf16_tile_cpu.clh"
 #include "attention/attention_problem.clh"
@@ -115,8 +115,9 @@ void add_values(__local float* sums, __local const float* factors, __local const
 // zeroed. All eight rows of a tile are that lane.
 void add_seen_values(__local float* sums, __local const float* factors,
                      __local const uint* weights, __local uint* values,
-                     __global const float* v_rows, long v_step, __local const int* lane_first,
-                     __local const int* lane_last, int key, int keys, int padded, int width) {
+                     __global const STORED(KEY_TYPE)* v_rows, long v_step,
+                     __local const int* lane_first, __local const int* lane_last, int key, int keys,
+                     int padded, int width) {
   for (int lane = 0; lane < QUERIES; ++lane) {
     const int from = max(0, lane_first[lane] - key), to = min(keys, lane_last[lane] + 1 - key);
     if (from >= to) continue;
@@ -149,9 +150,9 @@ void store_results(__global float* y, long y_step, __global float* log_sum_exp, 
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_bf16_cpu(
     __global float* y, __global float* log_sum_exp, __global const float* q,
-    __global const float* k, __global const float* v, __global const int* first,
-    __global const int* last, AttentionProblem problem, int keeps_log_sum_exp, int heads,
-    int blocks, __local uint* scratch) {
+    __global const STORED(KEY_TYPE)* k, __global const STORED(KEY_TYPE)* v,
+    __global const int* first, __global const int* last, AttentionProblem problem,
+    int keeps_log_sum_exp, int heads, int blocks, __local uint* scratch) {
   const int T = problem.T, H = problem.H, G = problem.G, E = problem.E;
   const int panel_size = E / 2 * QUERIES, sums_size = E * QUERIES;
   __local uint* panels = scratch;
@@ -196,7 +197,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_b
 
   for (int key0 = begin; key0 < end; key0 += KEYS) {
     const int keys = min(KEYS, end - key0), padded = (keys + ROWS - 1) / ROWS * ROWS;
-    __global const float* v_rows = v + key0 * k_step + (long)g * E;
+    __global const STORED(KEY_TYPE)* v_rows = v + key0 * k_step + (long)g * E;
     stage_rows(keys_staged, k + key0 * k_step + (long)g * E, k_step, keys, padded, E);
     stage_across(values, v_rows, k_step, 0, keys, padded, E);
     bool restages = false;

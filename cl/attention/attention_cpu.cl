@@ -3,11 +3,12 @@
 //   log_sum_exp[t, h] = log sum_k exp(scale * q[t, h] . k[k, g]),  k in first[t] .. last[t]
 //
 // Shapes  q, y [T, H, E]; k, v [Tk, G, E]; first, last [T] i32; log_sum_exp [T, H]
-// Types   f32
+// Types   k and v of -D KEY_TYPE: f32 (without it), bf16 or f16; all else f32
 // Work    a work-group of one work-item owns 32 query rows of one head; work-group ids run over
 //         blocks of rows, the last, the first, the last but one ..., with heads innermost, which
 //         balances the work for drivers that hand out ranges of groups.
-// Local   one array a group: panel [E][32] of q, sums [E][32] of y, scores [KEYS][32]
+// Local   one array a group: panel [E][32] of q, sums [E][32] of y, scores [KEYS][32]; unless
+//         KEY_TYPE is f32, rows [KEYS][E] of keys and then of values (attention_upcast_cpu.clh)
 // Tiles   8 x 32 sums in micro-tiles, see attention_tile_cpu.clh; the running maximum is corrected
 //         once for each KEYS keys; keys that no row of the block attends to are skipped
 // Cost    4 E flops a (query, key) pair and head; k and v come from the cache for all blocks of
@@ -15,11 +16,12 @@
 // Numerics online softmax (Milakov and Gimelshein, 2018); a lane takes no value from a row outside
 //         its range, so a NaN there is harmless. -D SOFT_CAP: scores are capped (soft_cap.clh);
 //         -D BIAS: scores have a bias (attention_bias.clh)
-//! clc: build on cpu: KEYS=64
+//! clc: build on cpu: KEYS=64 KEY_TYPE={f32,bf16,f16}
 //! clc: build on cpu: KEYS=64 SOFT_CAP=50.0f
 //! clc: build on cpu: KEYS=64 BIAS
 //! clc: build on cpu: KEYS=64 VECTOR_FLOATS={8,4} VECTOR_REGISTERS={16,32}
 #include "attention/attention_problem.clh"
+#include "attention/attention_upcast_cpu.clh"
 #include "attention/attention_tile_cpu.clh"
 #include "attention/attention_bias_cpu.clh"
 
@@ -29,22 +31,23 @@
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_cpu(
     __global float* y, __global float* log_sum_exp, __global const float* q,
-    __global const float* k, __global const float* v, __global const int* first,
-    __global const int* last, AttentionProblem problem, int keeps_log_sum_exp,
-    __local float* scratch BIAS_PARAMETERS) {
+    __global const STORED(KEY_TYPE)* k, __global const STORED(KEY_TYPE)* v,
+    __global const int* first, __global const int* last, AttentionProblem problem,
+    int keeps_log_sum_exp, __local float* scratch BIAS_PARAMETERS) {
   const int T = problem.T, H = problem.H, G = problem.G, E = problem.E;
   __local float* panel = scratch;
   __local float* sums = panel + E * QUERIES;
   __local float* scores = sums + E * QUERIES;
   __local int* lane_first = (__local int*)(scores + KEYS * QUERIES);
   __local int* lane_last = lane_first + QUERIES;
+  __local float* rows = (__local float*)(lane_last + QUERIES);
 
   const int blocks = (T + QUERIES - 1) / QUERIES;
   const int h = get_group_id(0) % H;
   const int turn = (int)get_group_id(0) / H;
   const int t0 = (turn % 2 ? turn / 2 : blocks - 1 - turn / 2) * QUERIES;
   const int count = min(QUERIES, T - t0);
-  const long q_step = (long)H * E, k_step = (long)G * E;
+  const long q_step = (long)H * E, k_step = (long)G * E, row_step = ROW_STEP(k_step, E);
   const long q_at = t0 * q_step + (long)h * E;
   const int g = h / (H / G);
 
@@ -59,9 +62,11 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_c
     const int all = (range.all_end - key) / ROWS * ROWS;
     const int keys = min(KEYS, all > 0 ? all : range.end - key);
     const bool masked = key < range.all_begin || key + keys > range.all_end;
-    __global const float* k_rows = k + key * k_step + (long)g * E;
-    __global const float* v_rows = v + key * k_step + (long)g * E;
-    rows_times_panel(scores, k_rows, k_step, keys, problem.Tk - key, panel, E);
+    const int filled = (keys + ROWS - 1) / ROWS * ROWS;
+    const long at = key * k_step + (long)g * E;
+    ROW_SPACE const float* k_rows = floats_of_rows(rows, k + at, k_step, keys, E, filled, E);
+    const long rows_left = IN_PLACE ? problem.Tk - key : filled;
+    rows_times_panel(scores, k_rows, row_step, keys, rows_left, panel, E);
     cap_scores(scores, keys);
     ADD_BIAS_OF_BLOCK(scores, h, key, keys, t0);
 
@@ -95,13 +100,14 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_c
       store_floats(__local, scores + n * QUERIES + 16, p1);
     }
 
+    ROW_SPACE const float* v_rows = floats_of_rows(rows, v + at, k_step, keys, E, filled, E);
     float factors[QUERIES];
     store_floats(__private, factors, factor0);
     store_floats(__private, factors + 16, factor1);
     if (masked) {
-      seen_panel_update(sums, factors, v_rows, k_step, scores, keys, E, key, lane_first, lane_last);
+      seen_panel_update(sums, factors, v_rows, row_step, scores, keys, E, key, lane_first, lane_last);
     } else {
-      panel_update(sums, factors, v_rows, k_step, scores, keys, E);
+      panel_update(sums, factors, v_rows, row_step, scores, keys, E);
     }
     key += keys;
   }

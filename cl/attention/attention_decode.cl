@@ -4,8 +4,9 @@
 //
 // Shapes  q, y [T, H, E]; k, v [Tk, G, E]; first, last [T] i32; log_sum_exp [T, H];
 //         parts [T, H, SPLITS, E + 2]: unnormalised sums of v, their maximum, their total
-// Types   q, k and v of -D X_TYPE, y of RESULT_TYPE: f32, bf16 or f16; all else f32. -D HEAD_DIM=E;
-//         -D VEC_SIZE=4: E is a multiple of 4, and all are aligned to it
+// Types   q of -D X_TYPE, k and v of KEY_TYPE (without it X_TYPE), y of RESULT_TYPE: f32, bf16 or
+//         f16; all else f32. -D HEAD_DIM=E; -D VEC_SIZE=4: E is a multiple of 4, and all are
+//         aligned to it
 // Work    attention_decode: a work-group of GROUP items owns a row, a head and a split of the row's
 //         keys: group (t SPLITS + split, h). It loops over blocks of GROUP keys: an item owns a key
 //         for the scores, and then a column of v and a slice of the keys.
@@ -18,6 +19,8 @@
 //! clc: build GROUP=64 HEAD_DIM=64 VEC_SIZE=4 SPLITS=16 X_TYPE=f32 RESULT_TYPE=f32 SOFT_CAP=50.0f
 //! clc: build GROUP=64 HEAD_DIM={64,256} VEC_SIZE=4 SPLITS=16 X_TYPE={f32,f16}
 //!     RESULT_TYPE={f32,f16}
+//! clc: build GROUP=64 HEAD_DIM={64,256} VEC_SIZE=4 SPLITS=16 X_TYPE=f32 KEY_TYPE={bf16,f16}
+//!     RESULT_TYPE=f32
 //! clc: build GROUP=64 HEAD_DIM={5,256} VEC_SIZE=1 SPLITS=2 X_TYPE={f32,bf16} RESULT_TYPE=f32
 //! clc: budget on gfx90a registers<=128 spills=0
 #include "activations.clh"
@@ -27,6 +30,9 @@
 #if !defined(GROUP) || !defined(HEAD_DIM) || !defined(SPLITS)
 #error "GROUP, items of a group, HEAD_DIM, and SPLITS, of a row's keys, are required"
 #endif
+#ifndef KEY_TYPE
+#define KEY_TYPE X_TYPE
+#endif
 #define COLUMNS (HEAD_DIM / VEC_SIZE)  // vectors of a head
 #define ITEMS_ACROSS (COLUMNS < GROUP ? COLUMNS : GROUP)
 #define ITEM_COLUMNS ((COLUMNS + GROUP - 1) / GROUP)
@@ -34,10 +40,10 @@
 #define AHEAD (ITEM_COLUMNS == 1 ? 8 : 1)  // rows of v that an item loads at once
 #define FINITE_LOW -1e30f  // below every score; finite: a difference of infinities would be NaN
 
-float score_of(__local const vec* query, __global const STORED(X_TYPE)* row) {
+float score_of(__local const vec* query, __global const STORED(KEY_TYPE)* row) {
   vec sum = 0.0f;
 #pragma unroll 16
-  for (int c = 0; c < COLUMNS; ++c) sum = fma(query[c], LOAD_VEC(X_TYPE, row, c), sum);
+  for (int c = 0; c < COLUMNS; ++c) sum = fma(query[c], LOAD_VEC(KEY_TYPE, row, c), sum);
   return dot(sum, (vec)(1.0f));
 }
 
@@ -50,13 +56,14 @@ float largest_of(__local const float* scores) {
 
 // values [AHEAD][ITEM_COLUMNS]: loads rows n, n + SLICES, ... of `count` rows of v; past the end
 // the last one is repeated.
-__attribute__((always_inline)) void load_values(vec* values, __global const STORED(X_TYPE)* v,
-                                                long v_step, int n, int count, int column) {
+__attribute__((always_inline)) void load_values(vec* values,
+                                                __global const STORED(KEY_TYPE)* v, long v_step,
+                                                int n, int count, int column) {
 #pragma unroll
   for (int a = 0; a < AHEAD; ++a) {
-    __global const STORED(X_TYPE)* row = v + min(n + a * SLICES, count - 1) * v_step;
+    __global const STORED(KEY_TYPE)* row = v + min(n + a * SLICES, count - 1) * v_step;
     for (int i = 0; i < ITEM_COLUMNS; ++i) {
-      values[a * ITEM_COLUMNS + i] = LOAD_VEC(X_TYPE, row, min(column + i * GROUP, COLUMNS - 1));
+      values[a * ITEM_COLUMNS + i] = LOAD_VEC(KEY_TYPE, row, min(column + i * GROUP, COLUMNS - 1));
     }
   }
 }
@@ -76,8 +83,8 @@ __attribute__((always_inline)) void add_values(vec* sums, float* total, const ve
 }
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_decode(
-    __global float* parts, __global const STORED(X_TYPE)* q, __global const STORED(X_TYPE)* k,
-    __global const STORED(X_TYPE)* v, __global const int* first, __global const int* last,
+    __global float* parts, __global const STORED(X_TYPE)* q, __global const STORED(KEY_TYPE)* k,
+    __global const STORED(KEY_TYPE)* v, __global const int* first, __global const int* last,
     AttentionProblem problem) {
   __local vec query[COLUMNS], slices[SLICES * COLUMNS];
   __local float scores[GROUP], weights[GROUP], totals[SLICES];
@@ -98,7 +105,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_decod
   float running_max = FINITE_LOW, total = 0.0f;
   for (int block = begin; block < end; block += GROUP) {
     const int key = block + item, keys = min(GROUP, end - block);
-    __global const STORED(X_TYPE)* v_rows = v + block * k_step + head;
+    __global const STORED(KEY_TYPE)* v_rows = v + block * k_step + head;
     vec values[AHEAD * ITEM_COLUMNS];
     load_values(values, v_rows, k_step, slice, keys, column);  // the scores take as long
     float score = FINITE_LOW;

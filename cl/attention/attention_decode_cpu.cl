@@ -4,22 +4,22 @@
 //
 // Shapes  q, y [T, H, E]; k, v [Tk, G, E]; first, last [T] i32; log_sum_exp [T, H];
 //         parts [T, H, splits, E + 2]: unnormalised sums of v, their maximum, their total
-// Types   f32
+// Types   k, v and cache of -D KEY_TYPE: f32 (without it), bf16 or f16; all else f32
 // Work    attention_decode_cpu: a work-group of one work-item owns one row, one key head with all
 //         query heads that share it (so K and V are read from memory once), and one split of the
 //         row's keys. attention_join_cpu: a group joins the splits of all heads of one row.
 //         cache_append_cpu: a group owns `group_rows` rows.
-// Local   q [H / G][E] and sums [H / G][E + 2] of a group, scores [KEYS]
+// Local   attend_split()'s scratch (attention_decode_cpu.clh)
 // Cost    4 E flops a (query, key) pair and head; bound by reading k and v once
 // Numerics online softmax; only rows of the range are read, so a NaN beyond it is harmless
-//! clc: build on cpu: KEYS=64
+//! clc: build on cpu: KEYS=64 KEY_TYPE={f32,bf16,f16}
 //! clc: build on cpu: KEYS=64 SOFT_CAP=50.0f
 #include "attention/attention_decode_cpu.clh"
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_decode_cpu(
-    __global float* parts, __global const float* q, __global const float* k,
-    __global const float* v, __global const int* first, __global const int* last, int H, int G,
-    int E, float scale, int splits, __local float* scratch) {
+    __global float* parts, __global const float* q, __global const STORED(KEY_TYPE)* k,
+    __global const STORED(KEY_TYPE)* v, __global const int* first, __global const int* last, int H,
+    int G, int E, float scale, int splits, __local float* scratch) {
   const int unit = get_group_id(0);
   attend_split(parts, q, k, v, first, last, H, G, E, scale, splits, unit % splits,
                unit / splits % G, unit / splits / G, scratch);
@@ -36,16 +36,16 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_join_cpu(
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void cache_append_cpu(
-    __global float* cache, __global const float* rows, __global const int* positions, int T, int S,
-    int width, int group_rows) {
+    __global STORED(KEY_TYPE)* cache, __global const float* rows, __global const int* positions,
+    int T, int S, int width, int group_rows) {
   const int begin = get_group_id(0) * group_rows, end = min(T, begin + group_rows);
   for (int t = begin; t < end; ++t) {
     const int position = positions[t];
     if (position < 0 || position >= S) continue;
     __global const float* from = rows + (long)t * width;
-    __global float* to = cache + (long)position * width;
+    __global STORED(KEY_TYPE)* to = cache + (long)position * width;
     int e = 0;
-    for (; e + 16 <= width; e += 16) vstore16(vload16(0, from + e), 0, to + e);
-    for (; e < width; ++e) to[e] = from[e];
+    for (; e + 16 <= width; e += 16) STORE16(KEY_TYPE, to + e, vload16(0, from + e));
+    for (; e < width; ++e) STORE_ONE(KEY_TYPE, to, e, from[e]);
   }
 }

@@ -3,7 +3,8 @@
 //   log_sum_exp[t, h] = log sum_k exp(scale * q[t, h] . k[k, g]),  k in first[t] .. last[t]
 //
 // Shapes  q, y [T, H, E]; k, v [Tk, G, E]; first, last [T] i32; log_sum_exp [T, H]; E = HEAD_DIM
-// Types   q, k and v of -D X_TYPE, y of RESULT_TYPE: f32, bf16 or f16; all else f32
+// Types   q of -D X_TYPE, k and v of KEY_TYPE (without it X_TYPE), y of RESULT_TYPE: f32, bf16 or
+//         f16; all else f32
 // Work    a work-group owns TILE_ROWS queries of one head and loops over blocks of BLOCK keys; an
 //         item owns ITEM_ROWS queries, for some of the keys and of the columns of y
 // Local   the stages of attention_tile.clh; the weights p [BLOCK, TILE_ROWS]; a maximum for each
@@ -18,6 +19,8 @@
 //!     X_TYPE=f32 RESULT_TYPE=f32
 //! clc: build TILE_ROWS=64 BLOCK=64 STEPS=16 ITEM_ROWS=4 ITEMS_ACROSS=8 HEAD_DIM=64
 //!     X_TYPE={bf16,f16} RESULT_TYPE={bf16,f16}
+//! clc: build TILE_ROWS=64 BLOCK=64 STEPS=16 ITEM_ROWS=4 ITEMS_ACROSS=8 HEAD_DIM=64
+//!     X_TYPE=f32 KEY_TYPE={bf16,f16} RESULT_TYPE=f32
 //! clc: build TILE_ROWS=32 BLOCK=32 STEPS=8 ITEM_ROWS=4 ITEMS_ACROSS=8 HEAD_DIM=20
 //!     X_TYPE={f32,f16} RESULT_TYPE=f32
 //! clc: build TILE_ROWS=64 BLOCK=64 STEPS=16 ITEM_ROWS=4 ITEMS_ACROSS=8 HEAD_DIM=64
@@ -71,8 +74,9 @@ float finite_maximum(float maximum) { return maximum == -INFINITY ? 0.0f : maxim
 
 __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void attention_flash(
     __global STORED(RESULT_TYPE)* y, __global float* log_sum_exp, __global const STORED(X_TYPE)* q,
-    __global const STORED(X_TYPE)* k, __global const STORED(X_TYPE)* v, __global const int* first,
-    __global const int* last, AttentionProblem problem, int keeps_log_sum_exp) {
+    __global const STORED(KEY_TYPE)* k, __global const STORED(KEY_TYPE)* v,
+    __global const int* first, __global const int* last, AttentionProblem problem,
+    int keeps_log_sum_exp) {
   __local float4 stage_fours[STAGE_FLOATS / 4];
   __local float4 weight_fours[BLOCK * LEFT_STRIDE / 4];
   __local float item_maxima[TILE_ROWS * (ITEMS_ACROSS + 1)];
@@ -88,8 +92,8 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void attention_flash
   const int2 keys = range_of_tile(first, last, begin, T);
   const long head = (long)(h / (H / G)) * HEAD_DIM, key_stride = (long)G * HEAD_DIM;
   const HeadRows queries = {q + (long)h * HEAD_DIM, (long)H * HEAD_DIM, 0, T - 1, begin};
-  HeadRows k_rows = {k + head, key_stride, keys.x, keys.y, keys.x};
-  HeadRows v_rows = {v + head, key_stride, keys.x, keys.y, keys.x};
+  KeyRows k_rows = {k + head, key_stride, keys.x, keys.y, keys.x};
+  KeyRows v_rows = {v + head, key_stride, keys.x, keys.y, keys.x};
 
   int2 ranges[ITEM_ROWS];
   float maxima[ITEM_ROWS], totals[ITEM_ROWS];  // totals: of the item's own keys

@@ -20,7 +20,8 @@
 //         state: all else (decode_row.clh), the angles of each rope [W / 2, 2], and the layers'
 //         norms [D], [E] and biases of q, k, v [(H + 2 G) E], since each memory argument lengthens
 //         a launch
-// Types   weights one type of quant.clh, all else f32; position [1] i32
+// Types   weights one type of quant.clh; keys and values of -D KEY_TYPE: f32, bf16 or f16; all else
+//         f32; position [1] i32
 // Work    a team of `lanes` neighbouring items, a power of two from 8, owns a pair of rows of w
 //         that belong together: the two elements of a head that rope rotates, gate and up, or else
 //         two neighbours. Items read interleaved vectors of eight elements; the first item of a
@@ -30,17 +31,21 @@
 // Cost    reads every weight once; a launch is bound by its latency
 // Numerics  f32 fma in lanes' sums, then over the lanes: the same bits every run. rms_norm's scale
 //         multiplies the sums of the products, not the row. REQUIRES: D, F and H E multiples of 8
-//! clc: build GROUP=128 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q8_0}
-//! clc: build GROUP=128 WEIGHT_TYPE=WEIGHT_BF16 ADAPTED
-//! clc: build GROUP=128 WEIGHT_TYPE=WEIGHT_F32 GELU
+//! clc: build GROUP=128 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q8_0} KEY_TYPE={f32,bf16}
+//! clc: build GROUP=128 WEIGHT_TYPE=WEIGHT_BF16 KEY_TYPE=f16 ADAPTED
+//! clc: build GROUP=128 WEIGHT_TYPE=WEIGHT_F32 KEY_TYPE=f32 GELU
 //! clc: budget on gfx90a registers<=128 spills=0
 #include "decode/decode_row.clh"
+#include "elements.clh"
 #include "group_reduce.clh"
 #include "quant/quant_vec8.clh"
 #include "rowwise/gate_function.clh"
 
 #ifndef GROUP
 #error "GROUP: work-items of a group, a power of two"
+#endif
+#ifndef KEY_TYPE
+#error "KEY_TYPE, the type of the caches, is required"
 #endif
 #define AHEAD 2  // vec8s of each row of a pair that an item loads at once
 
@@ -199,8 +204,8 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_shrink(
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_heads(
     __global float* state, __global const uchar* w_q, __global const uchar* w_k,
     __global const uchar* w_v,
-    ADAPTER_ARGUMENT(u_q) ADAPTER_ARGUMENT(u_k) ADAPTER_ARGUMENT(u_v) __global float* keys,
-    __global float* values, DecodeRow row RANKS_ARGUMENT, uint norm, uint bias, uint angles,
+    ADAPTER_ARGUMENT(u_q) ADAPTER_ARGUMENT(u_k) ADAPTER_ARGUMENT(u_v)
+    __global STORED(KEY_TYPE)* keys, __global STORED(KEY_TYPE)* values, DecodeRow row RANKS_ARGUMENT, uint norm, uint bias, uint angles,
     uint lanes) {
   __local float scratch[3 * GROUP];
   const uint H = row.H, G = row.G, half_dim = row.E / 2;
@@ -237,18 +242,22 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_heads(
 
   const float factor = norm_scale(total, row);
   const float a = fma(total.first, factor, bias_a), b = fma(total.second, factor, bias_b);
-  __global float* out = state + row.q;
-  if (matrix > 0) {
-    if (position >= row.S) return;
-    out = (matrix == 1 ? keys : values) + (size_t)position * G * row.E;
+  const float first = a * c - b * s, second = a * s + b * c;
+  if (matrix == 0 || (matrix == 1 && row.k > 0)) {
+    __global float* out = state + (matrix == 0 ? row.q : row.k);
+    out[n] = first;
+    out[n + apart] = second;
+  } else if (position < row.S) {
+    __global STORED(KEY_TYPE)* out = (matrix == 1 ? keys : values) + (size_t)position * G * row.E;
+    STORE_ONE(KEY_TYPE, out, n, first);
+    STORE_ONE(KEY_TYPE, out, n + apart, second);
   }
-  out[n] = a * c - b * s;
-  out[n + apart] = a * s + b * c;
 }
 
 // norms: the offset in state of the norms of q's and then k's heads, [2, E]; angles: as above.
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_head_norms(
-    __global float* state, __global float* keys, DecodeRow row, uint norms, uint angles) {
+    __global float* state, __global STORED(KEY_TYPE)* keys, DecodeRow row, uint norms,
+    uint angles) {
   __local float scratch[GROUP];
   const uint unit = (uint)get_group_id(0), item = (uint)get_local_id(0);
   const int is_q = unit < row.H;
@@ -256,8 +265,8 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_head_nor
   // Not a return: pocl 3.1 compiles one before a barrier wrongly, even if the whole group returns.
   const uint E = is_q || position < row.S ? row.E : 0;
   // clc: allow index-overflow of heads
-  __global float* head = is_q ? state + row.q + unit * E
-                              : keys + ((size_t)position * row.G + unit - row.H) * E;
+  __global float* head = state + (is_q ? row.q + unit * E : row.k + (unit - row.H) * E);
+  __global STORED(KEY_TYPE)* key = keys + ((size_t)position * row.G + unit - row.H) * E;
   __global const float* w = state + norms + (is_q ? 0 : E);
   float squares = 0.0f;
   for (uint e = item; e < E; e += GROUP) squares = fma(head[e], head[e], squares);
@@ -269,8 +278,14 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_head_nor
     const int turns = is_rotated && angles > 0;
     const float c = turns ? state[angles + 2 * i] : 1.0f;
     const float s = turns ? state[angles + 2 * i + 1] : 0.0f;
-    head[first] = a * c - b * s;
-    head[second] = a * s + b * c;
+    const float at_first = a * c - b * s, at_second = a * s + b * c;
+    if (is_q) {
+      head[first] = at_first;
+      head[second] = at_second;
+    } else {
+      STORE_ONE(KEY_TYPE, key, first, at_first);
+      STORE_ONE(KEY_TYPE, key, second, at_second);
+    }
   }
 }
 

@@ -10,10 +10,12 @@
 // every group adds its norm to a residual stream of its own, the same in all groups: the next norm
 // needs the whole stream, and a stream for all would need another grid barrier.
 //
-// Shapes  x [D], updated; q [H, E]; parts [H, splits, E + 2]; joined [groups, H, E]; hidden [F];
+// Shapes  x [D], updated; heads [H + 2 G, E]: q, and k and v as they are before they are stored;
+//         parts [H, splits, E + 2]; joined [groups, H, E]; hidden [F];
 //         streams [groups, D] and output [D], with post-norms; rope tables [P, W / 2, 2]; keys,
 //         values [S, G, E]; weights [outputs, inputs], packed
-// Types   weights one quantised type, packed, all else f32; position, first, last [1] i32
+// Types   weights one quantised type, packed; keys and values of -D KEY_TYPE: f32, bf16 or f16; all
+//         else f32; position, first, last [1] i32
 // Work    co-resident work-groups of one item, over which heads, keys and panels are distributed,
 //         with a grid barrier after each part (grid_barrier_cpu.clh). OpenCL does not guarantee
 //         co-resident groups: only for devices known to run that many (decode_layers.hpp). If a
@@ -24,12 +26,12 @@
 // Numerics  bit-identical to the kernels of rms_norm, gemm_skinny_int8, rope, attention_decode,
 //         swiglu (with -D GELU gelu in place of silu) and add
 //! clc: build on avx512_vnni: WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED
-//!     KEYS=64
-//! clc: build on avx512_vnni: WEIGHT_TYPE=WEIGHT_Q8_0 WEIGHT_PACKED KEYS=64 GELU
+//!     KEYS=64 KEY_TYPE={f32,bf16,f16}
+//! clc: build on avx512_vnni: WEIGHT_TYPE=WEIGHT_Q8_0 WEIGHT_PACKED KEYS=64 KEY_TYPE=f32 GELU
 //! clc: build on avx2: WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED KEYS=64
-//!     INT8_AVX2
+//!     KEY_TYPE=bf16 INT8_AVX2
 //! clc: build on avx2: WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED KEYS=64
-//!     INT8_AVX_VNNI
+//!     KEY_TYPE=f32 INT8_AVX_VNNI
 #include "attention/attention_decode_cpu.clh"
 #include "decode/decode_dims_cpu.clh"
 #include "decode/decode_layers_table.clh"
@@ -71,22 +73,25 @@ void finish_head(__global float* head, __global const ulong* layer, uint matrix,
 
 // Computes this group's heads of q, k and v, and stores k and v to the cache. row: the normalised x
 // in integers.
-void project_heads(__global const ulong* layer, __global float* q, __local const char* row,
+void project_heads(__global const ulong* layer, __global float* heads, __local const char* row,
                    DecodeDims dims, float epsilon, int position, uint S) {
   const uint D = dims.D, H = dims.H, G = dims.G, E = dims.E;
   for (uint head = share_begin(H + 2 * G); head < share_end(H + 2 * G); ++head) {
     const uint matrix = head < H ? 0 : head < H + G ? 1 : 2;
     const uint n = matrix == 0 ? head : matrix == 1 ? head - H : head - H - G;
     if (matrix > 0 && (uint)position >= S) continue;
-    __global float* out = q;
-    if (matrix > 0) out = FLOATS(KEYS_CACHE + matrix - 1) + (size_t)position * G * E;
+    // clc: allow index-overflow below D
+    __global float* out = heads + head * E;
     __global const uchar* w = WEIGHTS(Q_WEIGHT + matrix);
     for (uint i = 0; i < E; i += PACKED_ROWS) {
       // clc: allow index-overflow below D
-      vstore16(packed_dot(weight_row(w, n * E + i, D), row, D), 0, out + n * E + i);
+      vstore16(packed_dot(weight_row(w, n * E + i, D), row, D), 0, out + i);
     }
-    // clc: allow index-overflow below D
-    finish_head(out + n * E, layer, matrix, n, E, dims.W, epsilon, position);
+    finish_head(out, layer, matrix, n, E, dims.W, epsilon, position);
+    if (matrix == 0) continue;
+    __global STORED(KEY_TYPE)* cached =
+        CACHE(KEYS_CACHE + matrix - 1) + ((size_t)position * G + n) * E;
+    for (uint i = 0; i < E; i += 16) STORE16(KEY_TYPE, cached + i, vload16(0, out + i));
   }
 }
 
@@ -131,7 +136,7 @@ void gate_and_up(__global float* hidden, __global const ulong* layer, __local co
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void decode_layers(
-    __global float* x, __global float* q, __global float* parts, __global float* joined,
+    __global float* x, __global float* heads, __global float* parts, __global float* joined,
     __global float* hidden, __global float* streams, __global float* output,
     __global const ulong* addresses, __global const int* position, __global const int* last,
     __global volatile int* grid_barrier, DecodeProblem problem, DecodeDims dims,
@@ -150,13 +155,13 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void decode_layers(
   for (uint l = 0; l < problem.layers; ++l) {
     __global const ulong* layer = addresses + l * ADDRESSES;
     round_normed_row(scratch, stream, FLOATS(INPUT_NORM), row_scale(stream, D, epsilon), D);
-    project_heads(layer, q, scratch, dims, epsilon, position[0], problem.S);
+    project_heads(layer, heads, scratch, dims, epsilon, position[0], problem.S);
     if (!grid_sync(grid_barrier, &mine)) return;  // q and the cache's new row are complete
 
     // Round robin: if some splits are empty, no group gets more than its share.
     for (uint unit = get_group_id(0); unit < G * splits; unit += get_num_groups(0)) {
-      attend_split(parts, q, FLOATS(KEYS_CACHE), FLOATS(VALUES_CACHE), INTEGERS(FIRST_KEY), last, H, G, E,
-                   problem.scale, splits, unit / G, unit % G, 0, (__local float*)scratch);
+      attend_split(parts, heads, CACHE(KEYS_CACHE), CACHE(VALUES_CACHE), INTEGERS(FIRST_KEY), last,
+                   H, G, E, problem.scale, splits, unit / G, unit % G, 0, (__local float*)scratch);
     }
     if (!grid_sync(grid_barrier, &mine)) return;  // all parts of attention are written
 

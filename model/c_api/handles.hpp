@@ -60,6 +60,7 @@ struct clora_session {
   std::shared_ptr<clora::c_api::ModelCore> model;
   std::shared_ptr<clora::c_api::AdapterCore> adapter;  // null: none
   std::int64_t max_positions = 0;
+  std::optional<clora::DType> kv_cache_type = {};
   // Created at first use, destroyed when the adapter changes.
   std::unique_ptr<clora::Generator> generator;
   std::unique_ptr<clora::ForwardPass> forward;

@@ -43,8 +43,9 @@ void set_adapter(clora_session& session, std::shared_ptr<AdapterCore> adapter) {
 
 Generator& generator_of(clora_session& session) {
   if (session.generator == nullptr) {
-    session.generator = std::make_unique<Generator>(
-        *session.model->model, session.adapter_or_null(), session.max_positions);
+    session.generator =
+        std::make_unique<Generator>(*session.model->model, session.adapter_or_null(),
+                                    session.max_positions, session.kv_cache_type);
   }
   return *session.generator;
 }
@@ -134,7 +135,11 @@ clora_status clora_session_create(clora_model* model, const clora_session_option
     require_given(model, kWho, "model");
     auto created = std::make_unique<clora_session>();
     created->model = model->core;
-    created->max_positions = positions_of(read_struct(options, kWho), model->core->model->config());
+    const clora_session_options given = read_struct(options, kWho);
+    created->max_positions = positions_of(given, model->core->model->config());
+    if (given.kv_cache_type != nullptr) {
+      created->kv_cache_type = named_kv_cache_type(given.kv_cache_type);
+    }
     // The tables are built here because that waits, and clora_forward_enqueue() must not.
     model->core->model->prepare_rope_tables(created->max_positions);
     return created.release();

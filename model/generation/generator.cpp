@@ -41,8 +41,24 @@ std::string_view name_of(FinishReason reason) {
   return "cancelled";
 }
 
+DType kv_cache_type_of(const Context& context, std::optional<DType> wanted) {
+  if (!wanted) return context.precision() == Precision::f32 ? DType::f32 : DType::bf16;
+  require(*wanted == DType::f32 || *wanted == DType::bf16 || *wanted == DType::f16,
+          "generator: the type of the KV cache must be f32, bf16 or f16, got {}", name_of(*wanted));
+  return *wanted;
+}
+
+std::optional<DType> named_kv_cache_type(std::string_view name) {
+  if (name == "auto") return {};
+  for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+    if (name == name_of(type)) return type;
+  }
+  fail(ErrorCode::invalid_argument,
+       "generator: the type of the KV cache must be auto, f32, bf16 or f16, got '{}'", name);
+}
+
 struct Generator::Impl {
-  Impl(LanguageModel& m, const Adapter* a, std::int64_t positions);
+  Impl(LanguageModel& m, const Adapter* a, std::int64_t positions, DType cache_type);
 
   void upload_settings(std::span<const std::int32_t> prompt, const GenerationConfig& config);
   void check_prompt(std::span<const std::int32_t> prompt) const;
@@ -70,8 +86,12 @@ struct Generator::Impl {
   std::map<std::int64_t, RecordedSampler> samplers;  // by top_logprobs; -1: no log-probabilities
 };
 
-Generator::Impl::Impl(LanguageModel& m, const Adapter* a, std::int64_t positions)
-    : model(m), adapter(a), context(m.context()), forward(m, a, positions), token_on_host(context) {
+Generator::Impl::Impl(LanguageModel& m, const Adapter* a, std::int64_t positions, DType cache_type)
+    : model(m),
+      adapter(a),
+      context(m.context()),
+      forward(m, a, positions, cache_type),
+      token_on_host(context) {
   if (context.device().kind == DeviceKind::gpu) {
     pinned_token = std::make_unique<PinnedMemory>(context, sizeof(std::int32_t));
   }
@@ -182,8 +202,10 @@ void Generator::Impl::read_logprobs(const GenerationConfig& config, const Record
   }
 }
 
-Generator::Generator(LanguageModel& model, const Adapter* adapter, std::int64_t max_positions)
-    : impl_(std::make_unique<Impl>(model, adapter, max_positions)) {}
+Generator::Generator(LanguageModel& model, const Adapter* adapter, std::int64_t max_positions,
+                     std::optional<DType> cache_type)
+    : impl_(std::make_unique<Impl>(model, adapter, max_positions,
+                                   kv_cache_type_of(model.context(), cache_type))) {}
 
 Generator::~Generator() = default;
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,15 @@ struct GenerationConfig {
   std::function<bool(std::int64_t done)> on_prompt = {};
 };
 
+// The type in which keys and values of earlier positions are kept: `wanted`, f32, bf16 or f16; not
+// set: f32 for a Context of Precision::f32, which must not round, else bf16, in which a position
+// takes half the bytes, and a decoding step reads half as many. bf16 has the range of f32, so that
+// no key overflows; f16 has three bits more, up to 65504 (docs/decisions/kv-cache.md). Queries,
+// sums and everything else keep their types. Errors: invalid_argument, for another type.
+DType kv_cache_type_of(const Context& context, std::optional<DType> wanted);
+// By its name, "f32", "bf16" or "f16"; "auto": not set. Errors: invalid_argument, with these names.
+std::optional<DType> named_kv_cache_type(std::string_view name);
+
 struct TokenLogprob {
   std::int32_t id = 0;
   double logprob = 0;
@@ -52,9 +62,11 @@ struct Generation {
 
 class Generator {
  public:
-  // adapter may be null. max_positions: prompt and reply together; sizes the KV cache.
-  // Errors: out_of_memory, with the size that the cache needs.
-  Generator(LanguageModel& model, const Adapter* adapter, std::int64_t max_positions);
+  // adapter may be null. max_positions: prompt and reply together; sizes the KV cache. cache_type:
+  // kv_cache_type_of(). Errors: out_of_memory, with the size that the cache needs; those of
+  // kv_cache_type_of().
+  Generator(LanguageModel& model, const Adapter* adapter, std::int64_t max_positions,
+            std::optional<DType> cache_type = {});
   ~Generator();
 
   // on_token is called with each id as it arrives; returning false ends the generation (cancelled).

@@ -24,11 +24,12 @@ CachedForward::Recorded::Recorded(Context& context, std::int64_t count)
       batch(context),
       staging{HostHold<Staging>(context), HostHold<Staging>(context)} {}
 
-CachedForward::CachedForward(LanguageModel& model, const Adapter* adapter, std::int64_t positions)
+CachedForward::CachedForward(LanguageModel& model, const Adapter* adapter, std::int64_t positions,
+                             DType cache_type)
     : model_(model), adapter_(adapter), context_(model.context()), max_positions_(positions) {
   require(positions >= 1, "generator: at least one position is required, got {}", positions);
   model.require_context(positions);
-  allocate_caches();
+  allocate_caches(cache_type);
   if (context_.device().kind == DeviceKind::gpu) {
     pinned_ = std::make_unique<PinnedMemory>(context_, 2 * kPinnedPart);
   }
@@ -36,14 +37,15 @@ CachedForward::CachedForward(LanguageModel& model, const Adapter* adapter, std::
   token_ = context_.allocate({1}, DType::i32, MemoryTag::activations);
 }
 
-void CachedForward::allocate_caches() {
+void CachedForward::allocate_caches(DType kv_cache_type) {
   for (const BlockSpec& block : model_.config().blocks) {
     for (const SubLayerSpec& layer : block) {
       const std::vector<Shape> shapes = cache_shapes(layer, max_positions_);
       if (shapes.empty()) continue;
       CacheTensors& cache = caches_.emplace_back();
       for (const Shape& shape : shapes) {
-        cache.push_back(context_.allocate(shape, DType::f32, MemoryTag::cache));
+        const DType type = cache_type(layer, kv_cache_type);
+        cache.push_back(context_.allocate(shape, type, MemoryTag::cache));
         context_.commit(cache.back(), MemoryTag::cache);
       }
     }

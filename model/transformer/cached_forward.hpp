@@ -25,8 +25,10 @@ namespace clora {
 
 class CachedForward {
  public:
-  // adapter may be null. Errors: out_of_memory, with the size that the cache needs.
-  CachedForward(LanguageModel& model, const Adapter* adapter, std::int64_t max_positions);
+  // adapter may be null. cache_type: of keys and values, f32, bf16 or f16. Errors: out_of_memory,
+  // with the size that the cache needs.
+  CachedForward(LanguageModel& model, const Adapter* adapter, std::int64_t max_positions,
+                DType cache_type);
 
   std::int64_t max_positions() const noexcept { return max_positions_; }
   // Logits of the last row, [V]; overwritten by each forward.
@@ -59,7 +61,7 @@ class CachedForward {
     std::size_t turn = 0;
   };
 
-  void allocate_caches();
+  void allocate_caches(DType kv_cache_type);
   Recorded& forward(std::int64_t rows);
   void record(Recorded& f);
   // Records all blocks of one row in one launch, or in few per block, if the device and the model

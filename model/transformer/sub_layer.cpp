@@ -51,6 +51,10 @@ std::vector<Shape> cache_shapes(const SubLayerSpec& layer, std::int64_t position
   return std::visit([&](const auto& f) { return shapes(f, positions); }, layer.f);
 }
 
+DType cache_type(const SubLayerSpec& layer, DType kv_cache_type) {
+  return std::holds_alternative<AttentionLayerSpec>(layer.f) ? kv_cache_type : DType::f32;
+}
+
 std::unique_ptr<SubLayer> make_sub_layer(Recording& recording, const SubLayerWeights& weights) {
   return std::visit([&](const auto& f) { return make(recording, f); }, weights.f);
 }

@@ -24,10 +24,12 @@ class SubLayer {
   virtual std::vector<PendingGradient> record_backward(const Tensor& dh, const Tensor& dy) = 0;
 };
 
-// The tensors, f32, that the sub-layer keeps between passes over one sequence of up to `positions`
+// The tensors that the sub-layer keeps between passes over one sequence of up to `positions`
 // positions; none for most layers. What they contain is not read by a row at position 0, so that
 // they need no reset; they cannot return to an earlier position, except those of attention.
 std::vector<Shape> cache_shapes(const SubLayerSpec& layer, std::int64_t positions);
+// Their type: that of the KV cache for attention; a state, which every position changes, is f32.
+DType cache_type(const SubLayerSpec& layer, DType kv_cache_type);
 
 // Both must outlive the result.
 std::unique_ptr<SubLayer> make_sub_layer(Recording& recording, const SubLayerWeights& weights);

@@ -39,7 +39,7 @@ void record_attention(Batch& batch, const Tensor& y, const Tensor& log_sum_exp,
   const AttentionImplementation& chosen = choose_attention(batch.context(), forward);
   const bool is_f32 = in.q.type() == DType::f32 && y.type() == DType::f32;
   if (is_f32 || chosen.types == ActivationTypes::any) return chosen.record(batch, forward);
-  forward.in = upcast(batch, in);
+  forward.in.q = record_upcast(batch, in.q);
   forward.y = f32_result(batch, y);
   chosen.record(batch, forward);
   record_result(batch, y, forward.y);

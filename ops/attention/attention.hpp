@@ -6,9 +6,11 @@
 // as a key.
 //   y[t, h] = sum_k p_k v[k, g],  p = softmax_k(scale * q[t, h] . k[k, g]),  g = h / (H / G)
 // With a soft cap c, scores are c tanh(scale * q . k / c) (Gemma 2).
-// Tensors are f32, and activations also bf16 or f16, as stated. The kernels for CPUs work on f32
-// copies of these; matrix units round the operands of products to bf16, of f16 tensors too.
-// Online softmax (Milakov and Gimelshein, 2018): no [T, T] matrix is ever stored.
+// Tensors are f32, and activations also bf16 or f16, as stated. Keys and values may have another
+// type than queries, as in a KV cache of fewer bytes. The kernels for CPUs work on f32 copies of
+// queries and results of these types, but read keys and values as they are stored, a block at a
+// time; matrix units round the operands of products to bf16, of f16 tensors too. Online softmax
+// (Milakov and Gimelshein, 2018): no [T, T] matrix is ever stored.
 #pragma once
 
 #include "clora/runtime/commands/batch.hpp"
@@ -16,8 +18,8 @@
 namespace clora {
 
 struct AttentionInputs {
-  Tensor q;      // [T, H, E]; q, k and v are all f32, all bf16 or all f16
-  Tensor k;      // [Tk, G, E]; H a multiple of G
+  Tensor q;      // [T, H, E]: f32, bf16 or f16
+  Tensor k;      // [Tk, G, E]; H a multiple of G. k and v are both f32, both bf16 or both f16
   Tensor v;      // [Tk, G, E]
   Tensor first;  // [T] i32
   Tensor last;   // [T] i32, first[t] <= last[t] < Tk
@@ -55,7 +57,8 @@ struct AttentionGradients {
 
 // Overwrites all three; deterministic. y and log_sum_exp are the outputs of the forward. dy and y
 // are each f32, bf16 or f16.
-// REQUIRES: Tk == T (packed rows); first and last are non-decreasing and as `causal` requires.
+// REQUIRES: Tk == T (packed rows); first and last are non-decreasing and as `causal` requires; k
+// and v have q's type.
 void record_attention_backward(Batch& batch, const AttentionGradients& gradients, const Tensor& dy,
                                const Tensor& y, const Tensor& log_sum_exp,
                                const AttentionInputs& inputs);
@@ -80,7 +83,7 @@ bool attention_rounds_to_bf16(const Capabilities& capabilities, std::int64_t T, 
 std::int64_t attention_decode_splits(const Device& device, std::int64_t rows, std::int64_t G);
 
 // pairs: number of (query, key) pairs that are not masked. Bytes: q read and y written once; the
-// reads of keys and values are not included, 8 G E bytes per key.
+// reads of keys and values are not included, 2 G E elements per key.
 Cost attention_cost(const Shape& q, double pairs);
 
 }  // namespace clora

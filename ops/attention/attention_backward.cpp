@@ -45,6 +45,7 @@ AttentionGradients record_attention_backward_in_parts(Batch& batch, const Attent
   const AttentionSpec spec = checked_spec(op, batch.context(), in);
   require(spec.T == spec.Tk, "{}: k must have {} rows like q (packed rows), got {}", op, spec.T,
           in.k.text());
+  require_tensor(op, "k", in.k, in.k.shape(), in.q.type());
   require_any_activation(op, "dq", out.dq, in.q.shape());
   require_tensor(op, "dk", out.dk, in.k.shape(), out.dq.type());
   require_tensor(op, "dv", out.dv, in.k.shape(), out.dq.type());
@@ -57,6 +58,7 @@ AttentionGradients record_attention_backward_in_parts(Batch& batch, const Attent
   const auto& chosen = choose_attention_backward(batch.context(), backward);
   if (takes(chosen.types, backward)) return chosen.record(batch, backward);
   backward.in = upcast(batch, in);
+  backward.spec.key_type = DType::f32;
   backward.dy = record_upcast(batch, dy);
   backward.y = record_upcast(batch, y);
   backward.out = {f32_result(batch, out.dq), f32_result(batch, out.dk), f32_result(batch, out.dv)};

@@ -14,25 +14,37 @@ namespace {
 constexpr std::int64_t kTestWidth = 20;
 constexpr std::int64_t kBf16TestWidth = 32;
 
-// Three blocks of rows.
-void test_blocks(SelfTest& test, std::int64_t width, const ScoreChanges& scores) {
+// Three blocks of rows over the keys of a call of `spec`.
+void test_blocks(SelfTest& test, std::int64_t width, const AttentionSpec& spec) {
   constexpr std::int64_t kRows = 2 * AttentionSpec::kQueries + 5;
-  test_attention(test, kRows, kRows, width, DType::f32, scores);
+  test_attention(test, {.rows = kRows,
+                        .keys = kRows,
+                        .width = width,
+                        .key_type = spec.key_type,
+                        .scores = self_test_scores(spec)});
 }
 
 // Two chunks of keys.
-void test_chunks(SelfTest& test, std::int64_t width, const ScoreChanges& scores) {
-  test_attention_backward(test, AttentionSpec::kMinChunk + 9, width, DType::f32, scores);
+void test_chunks(SelfTest& test, std::int64_t width, const AttentionSpec& spec) {
+  test_attention_backward(test, AttentionSpec::kMinChunk + 9, width, DType::f32,
+                          self_test_scores(spec));
 }
 
-// Whether a kernel for a call of `spec` has passed; with a soft cap or a bias it is another
-// program.
+// Whether a kernel for a call of `spec` has passed; with a soft cap, a bias, or keys of another
+// type than f32, it is another program.
 template <class Test>
 bool passed(Context& context, const AttentionSpec& spec, FastKernel kernel, Test test) {
-  const std::string name = fmt::format("{}{}", kernel.name, program_suffix(spec));
+  const std::string name =
+      fmt::format("{}{}{}", kernel.name, program_suffix(spec), key_suffix(spec));
   kernel.name = name;
-  const ScoreChanges scores = self_test_scores(spec);
-  return passed_self_test(context, kernel, [&](SelfTest& self_test) { test(self_test, scores); });
+  return passed_self_test(context, kernel, [&](SelfTest& self_test) { test(self_test, spec); });
+}
+
+const char* scratch_refusal(const AttentionSpec& spec,
+                            std::int64_t (AttentionSpec::*scratch)() const) {
+  const auto floats = static_cast<std::size_t>((spec.*scratch)());
+  const bool fits = floats * sizeof(float) <= spec.context.device().local_memory_bytes;
+  return fits ? nullptr : "its scratch exceeds the local memory";
 }
 
 const char* bf16_refusal(const AttentionSpec& spec,
@@ -42,9 +54,7 @@ const char* bf16_refusal(const AttentionSpec& spec,
   if (!attention_rounds_to_bf16(spec.context.capabilities(), spec.T, spec.E)) {
     return "it needs a head dim that is a multiple of 32";
   }
-  const auto floats = static_cast<std::size_t>((spec.for_cpus(true).*scratch)());
-  const bool fits = floats * sizeof(float) <= spec.context.device().local_memory_bytes;
-  return fits ? nullptr : "its scratch exceeds the local memory";
+  return scratch_refusal(spec.for_cpus(true), scratch);
 }
 
 // dq is the sum of the parts of all chunks of keys.
@@ -91,10 +101,18 @@ AttentionGradients record_backward(Batch& batch, const AttentionBackward& backwa
 
 }  // namespace
 
+const char* attention_decode_cpu_refusal(const Context&, const AttentionForward& forward) {
+  return scratch_refusal(forward.spec, &AttentionSpec::decode_scratch);
+}
+
 bool attention_decode_cpu_passed(Context& context, const AttentionForward& forward) {
   return passed(context, forward.spec, {kAttentionDecodeCpu, "attention_decode_cpu"},
-                [](SelfTest& test, const ScoreChanges& scores) {
-                  test_attention(test, 3, 90, kTestWidth, DType::f32, scores);
+                [](SelfTest& test, const AttentionSpec& spec) {
+                  test_attention(test, {.rows = 3,
+                                        .keys = 90,
+                                        .width = kTestWidth,
+                                        .key_type = spec.key_type,
+                                        .scores = self_test_scores(spec)});
                 });
 }
 
@@ -120,7 +138,7 @@ void record_attention_decode_cpu(Batch& batch, const AttentionForward& forward) 
 bool attention_cpu_passed(Context& context, const AttentionForward& forward) {
   return passed(
       context, forward.spec, {kAttentionCpu, "attention_forward_cpu"},
-      [](SelfTest& test, const ScoreChanges& scores) { test_blocks(test, kTestWidth, scores); });
+      [](SelfTest& test, const AttentionSpec& spec) { test_blocks(test, kTestWidth, spec); });
 }
 
 void record_attention_cpu(Batch& batch, const AttentionForward& forward) {
@@ -149,11 +167,9 @@ const char* attention_bf16_cpu_refusal(const Context&, const AttentionForward& f
 }
 
 bool attention_bf16_cpu_passed(Context& context, const AttentionForward& forward) {
-  return passed(context, forward.spec,
-                {kAttentionBf16Cpu, "attention_forward_bf16_cpu", kBf16Tolerance},
-                [](SelfTest& test, const ScoreChanges& scores) {
-                  test_blocks(test, kBf16TestWidth, scores);
-                });
+  return passed(
+      context, forward.spec, {kAttentionBf16Cpu, "attention_forward_bf16_cpu", kBf16Tolerance},
+      [](SelfTest& test, const AttentionSpec& spec) { test_blocks(test, kBf16TestWidth, spec); });
 }
 
 void record_attention_bf16_cpu(Batch& batch, const AttentionForward& forward) {
@@ -174,7 +190,7 @@ void record_attention_bf16_cpu(Batch& batch, const AttentionForward& forward) {
 bool attention_backward_cpu_passed(Context& context, const AttentionBackward& backward) {
   return passed(
       context, backward.spec, {kAttentionBackwardCpu, "attention_backward_cpu"},
-      [](SelfTest& test, const ScoreChanges& scores) { test_chunks(test, kTestWidth, scores); });
+      [](SelfTest& test, const AttentionSpec& spec) { test_chunks(test, kTestWidth, spec); });
 }
 
 AttentionGradients record_attention_backward_cpu(Batch& batch, const AttentionBackward& backward) {
@@ -186,11 +202,10 @@ const char* attention_backward_bf16_cpu_refusal(const Context&, const AttentionB
 }
 
 bool attention_backward_bf16_cpu_passed(Context& context, const AttentionBackward& backward) {
-  return passed(context, backward.spec,
-                {kAttentionBackwardBf16Cpu, "attention_backward_bf16_cpu", kBf16Tolerance},
-                [](SelfTest& test, const ScoreChanges& scores) {
-                  test_chunks(test, kBf16TestWidth, scores);
-                });
+  return passed(
+      context, backward.spec,
+      {kAttentionBackwardBf16Cpu, "attention_backward_bf16_cpu", kBf16Tolerance},
+      [](SelfTest& test, const AttentionSpec& spec) { test_chunks(test, kBf16TestWidth, spec); });
 }
 
 AttentionGradients record_attention_backward_bf16_cpu(Batch& batch,

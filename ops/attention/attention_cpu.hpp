@@ -13,6 +13,7 @@ inline constexpr std::string_view kAttentionBackwardCpu = "attention_backward_cp
 inline constexpr std::string_view kAttentionBackwardBf16Cpu = "attention_backward_bf16_cpu.cl";
 
 // Few rows, one at a time; the keys are split over work-groups.
+const char* attention_decode_cpu_refusal(const Context& context, const AttentionForward& forward);
 bool attention_decode_cpu_passed(Context& context, const AttentionForward& forward);
 void record_attention_decode_cpu(Batch& batch, const AttentionForward& forward);
 

@@ -14,6 +14,10 @@ const char* few_rows_refusal(const Context&, const AttentionForward& forward) {
   if (forward.spec.has_bias) return "it has no bias of scores";
   return forward.spec.decodes() ? nullptr : "it is for few rows";
 }
+const char* decode_cpu_refusal(const Context& context, const AttentionForward& forward) {
+  if (const char* why = few_rows_refusal(context, forward)) return why;
+  return attention_decode_cpu_refusal(context, forward);
+}
 const char* many_rows_refusal(const Context&, const AttentionForward& forward) {
   return forward.spec.decodes() ? "it is for many rows" : nullptr;
 }
@@ -25,7 +29,7 @@ constexpr AttentionImplementation kForward[] = {
      record_attention_wgmma, ActivationTypes::any, true},
     {"matrix", kAttentionMatrix, needs_any_matrix_unit, attention_matrix_refusal,
      attention_matrix_passed, record_attention_matrix, ActivationTypes::any, true},
-    {"decode_cpu", kAttentionDecodeCpu, needs_cpu, few_rows_refusal, attention_decode_cpu_passed,
+    {"decode_cpu", kAttentionDecodeCpu, needs_cpu, decode_cpu_refusal, attention_decode_cpu_passed,
      record_attention_decode_cpu},
     {"bf16_cpu", kAttentionBf16Cpu, needs_bf16_cpu, attention_bf16_cpu_refusal,
      attention_bf16_cpu_passed, record_attention_bf16_cpu},

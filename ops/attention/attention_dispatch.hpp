@@ -9,7 +9,7 @@ namespace clora {
 
 // The types of activations that an implementation reads and writes as they are stored: f32 only,
 // one type of the three for all tensors, or any for each. For others, callers convert from and to
-// f32.
+// f32. Every forward reads keys and values of any type.
 enum class ActivationTypes { f32, one, any };
 
 struct AttentionImplementation {
@@ -18,7 +18,7 @@ struct AttentionImplementation {
   const char* (*unavailable)(const Context&);
   const char* (*refusal)(const Context&, const AttentionForward&);
   bool (*passed)(Context&, const AttentionForward&);
-  // REQUIRES: no refusal; q, k, v and y are of these types.
+  // REQUIRES: no refusal; q and y are of these types.
   void (*record)(Batch&, const AttentionForward&);
   ActivationTypes types = ActivationTypes::f32;
   bool reads_order = false;  // AttentionInputs::order

@@ -25,15 +25,16 @@ bool fits(const AttentionTile& tile, const AttentionSpec& spec) {
          tile.local_bytes(spec.E) <= device.local_memory_bytes;
 }
 
-// The types of a kernel's inputs and results.
+// The types of a kernel's inputs, of keys and values, and of its results.
 struct TileTypes {
-  DType x, result;
+  DType x, keys, result;
 };
 
 Launch launch_of(const AttentionSpec& spec, const AttentionTile& tile, TileTypes types,
                  std::string_view file, std::string_view function, std::string_view label) {
   Defines defines;
   defines.set("X_TYPE", name_of(types.x)).set("RESULT_TYPE", name_of(types.result));
+  if (types.keys != types.x) defines.set("KEY_TYPE", name_of(types.keys));
   defines.set("TILE_ROWS", tile.rows).set("BLOCK", tile.block).set("STEPS", tile.steps);
   defines.set("ITEM_ROWS", tile.item_rows).set("ITEMS_ACROSS", tile.items_across);
   defines.set("HEAD_DIM", spec.E);
@@ -86,8 +87,8 @@ const char* attention_flash_refusal(const Context&, const AttentionForward& forw
 
 void record_attention_flash(Batch& batch, const AttentionForward& forward) {
   const auto& [spec, y, log_sum_exp, in] = forward;
-  Launch launch = launch_of(spec, tile_of(spec, in), {in.q.type(), y.type()}, kAttentionFlash,
-                            "attention_flash", "attention/forward");
+  Launch launch = launch_of(spec, tile_of(spec, in), {in.q.type(), in.k.type(), y.type()},
+                            kAttentionFlash, "attention_flash", "attention/forward");
   launch.cost = spec.cost();
   batch.launch(std::move(launch), y, forward.logs_or_y(), in.q, in.k, in.v, in.first, in.last,
                spec.problem(in.scale), std::int32_t{forward.keeps_log_sum_exp()});
@@ -112,7 +113,7 @@ AttentionGradients record_attention_backward_flash(Batch& batch,
   const Shape parts{spec.T, spec.H, spec.E};
   const bool has_parts = spec.H > spec.G;
   AttentionGradients written = out;
-  const TileTypes types{in.q.type(), out.dq.type()};
+  const TileTypes types{in.q.type(), in.k.type(), out.dq.type()};
   if (has_parts) written.dk = batch.temporary(parts, types.result, "dk parts");
   if (has_parts) written.dv = batch.temporary(parts, types.result, "dv parts");
   Launch keys = launch_of(spec, tile, types, kAttentionBackwardFlash,

@@ -126,7 +126,7 @@ bool attention_wgmma_passed(Context& context, const AttentionForward& forward) {
   const DType type = forward.y.type();
   const std::string name = fmt::format("attention_wgmma {} {}", E, name_of(type));
   return passed_self_test(context, {file_of(E), name, kBf16Tolerance}, [&](SelfTest& test) {
-    test_attention(test, kTestRows, kTestRows, E, type);
+    test_attention(test, {kTestRows, kTestRows, E, type, type});
   });
 }
 

@@ -171,7 +171,7 @@ bool attention_matrix_passed(Context& context, const AttentionForward& forward) 
   const std::string name =
       fmt::format("attention_matrix {} {}{}", E, name_of(type), program_suffix(forward.spec));
   return passed_self_test(context, {kAttentionMatrix, name, kBf16Tolerance}, [&](SelfTest& test) {
-    test_attention(test, kTestRows, kTestRows, E, type, scores);
+    test_attention(test, {kTestRows, kTestRows, E, type, type, scores});
   });
 }
 

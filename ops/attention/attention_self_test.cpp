@@ -7,8 +7,8 @@ namespace {
 
 constexpr std::int32_t kDocument = 21;  // first key of the second document
 
-AttentionInputs inputs(SelfTest& test, std::int64_t rows, std::int64_t keys, std::int64_t width,
-                       DType type, const ScoreChanges& scores) {
+AttentionInputs inputs(SelfTest& test, const TestedAttention& tested) {
+  const auto [rows, keys, width, type, key_type, scores] = tested;
   constexpr std::int64_t kHeads = 4, kKeyHeads = 2;
   std::vector<std::int32_t> first(static_cast<std::size_t>(rows), 0);
   std::vector<std::int32_t> last(first.size());
@@ -18,8 +18,8 @@ AttentionInputs inputs(SelfTest& test, std::int64_t rows, std::int64_t keys, std
   }
   // Other inputs with a cap, whose results have other sums (ops/dispatch/self_test_sums.hpp).
   return {.q = test.input({rows, kHeads, width}, scores.soft_cap == 0 ? 1.0F : 2.0F, type),
-          .k = test.input({keys, kKeyHeads, width}, 1, type),
-          .v = test.input({keys, kKeyHeads, width}, 1, type),
+          .k = test.input({keys, kKeyHeads, width}, 1, key_type),
+          .v = test.input({keys, kKeyHeads, width}, 1, key_type),
           .first = test.input({rows}, first),
           .last = test.input({rows}, last),
           .scale = 0.25F,
@@ -29,16 +29,15 @@ AttentionInputs inputs(SelfTest& test, std::int64_t rows, std::int64_t keys, std
 
 }  // namespace
 
-void test_attention(SelfTest& test, std::int64_t rows, std::int64_t keys, std::int64_t width,
-                    DType type, const ScoreChanges& scores) {
-  const AttentionInputs in = inputs(test, rows, keys, width, type, scores);
-  record_attention(test.batch(), test.output(in.q.shape(), type),
-                   test.output({rows, in.q.shape()[1]}), in);
+void test_attention(SelfTest& test, const TestedAttention& tested) {
+  const AttentionInputs in = inputs(test, tested);
+  record_attention(test.batch(), test.output(in.q.shape(), tested.type),
+                   test.output({tested.rows, in.q.shape()[1]}), in);
 }
 
 void test_attention_backward(SelfTest& test, std::int64_t rows, std::int64_t width, DType type,
                              const ScoreChanges& scores) {
-  const AttentionInputs in = inputs(test, rows, rows, width, type, scores);
+  const AttentionInputs in = inputs(test, {rows, rows, width, type, type, scores});
   const Tensor y = test.input(in.q.shape(), 1, type);
   const Tensor log_sum_exp = test.input({rows, in.q.shape()[1]});
   record_attention_backward(test.batch(),

@@ -1,7 +1,9 @@
 // The ops that self-tests of attention's kernels record (ops/dispatch/variant_dispatch.hpp).
 #pragma once
 
-#include <string_view>
+#include <fmt/format.h>
+
+#include <string>
 
 #include "ops/attention/attention_spec.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
@@ -16,8 +18,12 @@ struct ScoreChanges {
 
 // Attention of `rows` queries at the end of a sequence of `keys` keys; the first keys are a
 // separate document. `width` is the head dim.
-void test_attention(SelfTest& test, std::int64_t rows, std::int64_t keys, std::int64_t width,
-                    DType type = DType::f32, const ScoreChanges& scores = {});
+struct TestedAttention {
+  std::int64_t rows, keys, width;
+  DType type = DType::f32, key_type = DType::f32;  // of q and y; of k and v
+  ScoreChanges scores = {};
+};
+void test_attention(SelfTest& test, const TestedAttention& tested);
 // Its backward. Any y and log_sum_exp can replace those of the forward, which is tested separately.
 void test_attention_backward(SelfTest& test, std::int64_t rows, std::int64_t width,
                              DType type = DType::f32, const ScoreChanges& scores = {});
@@ -30,6 +36,10 @@ inline std::string_view program_suffix(const AttentionSpec& spec) {
 }
 inline ScoreChanges self_test_scores(const AttentionSpec& spec) {
   return {.soft_cap = spec.soft_cap == 0 ? 0.0F : 1.5F, .has_bias = spec.has_bias};
+}
+// The same for the forward's programs for keys of another type than f32.
+inline std::string key_suffix(const AttentionSpec& spec) {
+  return spec.key_type == DType::f32 ? "" : fmt::format(" {} keys", name_of(spec.key_type));
 }
 
 }  // namespace clora

@@ -30,6 +30,12 @@ std::size_t bytes_of(std::int64_t floats) {
 
 }  // namespace
 
+std::int64_t attention_decode_scratch(std::int64_t heads, std::int64_t E, DType key_type) {
+  const std::int64_t padded = round_up(E, 16);
+  const std::int64_t rows = key_type == DType::f32 ? 0 : AttentionSpec::kKeys * padded;
+  return heads * (2 * padded + AttentionSpec::kKeys + 3) + rows;
+}
+
 std::int64_t AttentionSpec::wanted_groups() const {
   return kGroupsPerUnit * static_cast<std::int64_t>(units());
 }
@@ -68,7 +74,9 @@ LocalMemory AttentionSpec::local(std::int64_t floats) const {
 }
 
 std::int64_t AttentionSpec::forward_scratch() const {
-  if (!bf16) return (2 * E + kKeys + 2) * kQueries;
+  // Without bf16 products, keys of other types than f32 are upcast.
+  const std::int64_t upcast_keys = key_type == DType::f32 ? 0 : kKeys * E;
+  if (!bf16) return (2 * E + kKeys + 2) * kQueries + upcast_keys;
   const std::int64_t panels = forward_heads() * forward_blocks();
   return panels * (E / 2 + E + 2) * kQueries + kKeys * E + (kKeys + 1) * kQueries +
          2 * forward_blocks() * kQueries;
@@ -92,7 +100,9 @@ std::int64_t AttentionSpec::work_group() const {
 }
 
 Defines AttentionSpec::defines(DType x, DType result) const {
-  return defines().set("X_TYPE", name_of(x)).set("RESULT_TYPE", name_of(result));
+  Defines types = defines().set("X_TYPE", name_of(x)).set("RESULT_TYPE", name_of(result));
+  if (key_type != x) types.set("KEY_TYPE", name_of(key_type));
+  return types;
 }
 
 Defines AttentionSpec::defines() const {
@@ -101,6 +111,7 @@ Defines AttentionSpec::defines() const {
   if (has_bias) defines.set("BIAS", 1);
   if (!cpu) return defines.set("GROUP", work_group());
   defines.set("KEYS", kKeys);
+  if (key_type != DType::f32) defines.set("KEY_TYPE", name_of(key_type));
   if (bf16) return defines.set("STAGED", kStaged).set("MAX_BLOCKS", kMaxBlocks);
   define_cpu_vectors(defines, context.device());
   return defines;
@@ -152,13 +163,15 @@ AttentionSpec checked_spec(std::string_view op, Context& context, const Attentio
                            .keys_per_row = inputs.keys_per_row,
                            .soft_cap = inputs.soft_cap,
                            .causal = inputs.causal,
-                           .has_bias = !inputs.bias.empty()};
+                           .has_bias = !inputs.bias.empty(),
+
+                           .key_type = k.type()};
   require_soft_cap(op, spec.soft_cap);
   require(spec.H % spec.G == 0, "{}: the {} query heads must be a multiple of the {} key heads", op,
           spec.H, spec.G);
   require_any_activation(op, "q", q, {spec.T, spec.H, spec.E});
-  require_tensor(op, "k", k, {spec.Tk, spec.G, spec.E}, q.type());
-  require_tensor(op, "v", inputs.v, {spec.Tk, spec.G, spec.E}, q.type());
+  require_any_activation(op, "k", k, {spec.Tk, spec.G, spec.E});
+  require_tensor(op, "v", inputs.v, {spec.Tk, spec.G, spec.E}, k.type());
   require_tensor(op, "first", inputs.first, {spec.T}, DType::i32);
   require_tensor(op, "last", inputs.last, {spec.T}, DType::i32);
   if (spec.has_bias) {

@@ -14,6 +14,10 @@ namespace clora {
 
 #include "cl/attention/attention_problem.clh"
 
+// Floats of local memory of attend_split() (cl/attention/attention_decode_cpu.clh), for `heads`
+// query heads of E elements that share a key head, over keys of that type.
+std::int64_t attention_decode_scratch(std::int64_t heads, std::int64_t E, DType key_type);
+
 struct AttentionSpec {
   static constexpr std::int64_t kQueries = 32;  // query rows of a block: QUERIES of the CPU kernels
   static constexpr std::int64_t kKeys = 64;     // keys of a block of scores on CPU devices
@@ -25,12 +29,13 @@ struct AttentionSpec {
 
   Context& context;
   std::int64_t T, Tk, H, G, E;
-  bool cpu = false;         // for kernels of CPU devices
-  bool bf16 = false;        // if cpu: the products round their operands to bf16
-  double keys_per_row = 0;  // AttentionInputs::keys_per_row
-  float soft_cap = 0;       // AttentionInputs::soft_cap
-  bool causal = true;       // AttentionInputs::causal
-  bool has_bias = false;    // AttentionInputs::bias
+  bool cpu = false;             // for kernels of CPU devices
+  bool bf16 = false;            // if cpu: the products round their operands to bf16
+  double keys_per_row = 0;      // AttentionInputs::keys_per_row
+  float soft_cap = 0;           // AttentionInputs::soft_cap
+  bool causal = true;           // AttentionInputs::causal
+  bool has_bias = false;        // AttentionInputs::bias
+  DType key_type = DType::f32;  // of k and v
 
   std::size_t units() const { return std::max(1U, context.device().compute_units); }
   bool decodes() const { return T <= kDecodeRows; }
@@ -49,19 +54,18 @@ struct AttentionSpec {
   std::int64_t forward_blocks() const;
   std::int64_t backward_heads() const { return std::min(H / G, kMaxHeads); }
 
-  std::int64_t padded_width() const { return round_up(E, 16); }
   // Errors: unsupported if the device has less local memory.
   LocalMemory local(std::int64_t floats) const;
   // Floats of local memory.
   std::int64_t forward_scratch() const;
   std::int64_t backward_scratch() const;
-  std::int64_t decode_scratch() const { return H / G * (2 * padded_width() + 2) + kKeys; }
+  std::int64_t decode_scratch() const { return attention_decode_scratch(H / G, E, key_type); }
   // The same sizes for a kernel for CPU devices, in f32 or bf16.
   AttentionSpec for_cpus(bool rounds) const;
 
   std::int64_t work_group() const;
   Defines defines() const;
-  // The same for portable kernels, with the types of their inputs and results.
+  // The same for portable kernels, with the types of queries and results.
   Defines defines(DType x, DType result) const;
   Grid groups(std::int64_t x, std::int64_t y) const;
   Kernel kernel(std::string_view file, std::string_view function) const {

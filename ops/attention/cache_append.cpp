@@ -1,15 +1,25 @@
+#include <string>
+
 #include "ops/activations.hpp"
-#include "ops/attention/attention_spec.hpp"
+#include "ops/attention/attention_self_test.hpp"
 #include "ops/dispatch/cpu_kernel.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
 namespace {
 
-void test_append(SelfTest& test) {
+void test_append(SelfTest& test, DType type) {
   const std::vector<std::int32_t> positions{3, -1, 0, 5, 6, 2};
-  record_cache_append(test.batch(), test.changed(test.input({6, 2, 20})), test.input({6, 2, 20}),
-                      test.input({6}, positions));
+  record_cache_append(test.batch(), test.changed(test.input({6, 2, 20}, 1, type)),
+                      test.input({6, 2, 20}), test.input({6}, positions));
+}
+
+// Whether the kernel for CPU devices is taken; for each type of caches it is another program.
+bool takes_cpu_append(Context& context, const AttentionSpec& spec, DType rows) {
+  if (rows != DType::f32) return false;
+  const std::string name = "cache_append_cpu" + key_suffix(spec);
+  return takes_cpu_kernel(context, {"cache_append", "attention_decode_cpu.cl", name},
+                          [&](SelfTest& test) { test_append(test, spec.key_type); });
 }
 
 }  // namespace
@@ -27,20 +37,18 @@ void record_cache_append(Batch& batch, const Tensor& cache, const Tensor& rows,
   require_any_activation(op, "cache", cache, cache.shape());
   require_any_activation(op, "rows", rows, {T, G, E});
   require_tensor(op, "positions", positions, {T}, DType::i32);
-  const bool is_f32 = cache.type() == DType::f32 && rows.type() == DType::f32;
-  const bool cpu =
-      is_f32 && takes_cpu_kernel(batch.context(),
-                                 {"cache_append", "attention_decode_cpu.cl", "cache_append_cpu"},
-                                 test_append);
-  const AttentionSpec spec{.context = batch.context(),
-                           .T = T,
-                           .Tk = cache.shape()[0],
-                           .H = G,
-                           .G = G,
-                           .E = E,
-                           .cpu = cpu};
-  const Cost cost{0, 2.0 * static_cast<double>(rows.bytes())};
-  if (cpu) {
+  AttentionSpec spec{.context = batch.context(),
+                     .T = T,
+                     .Tk = cache.shape()[0],
+                     .H = G,
+                     .G = G,
+                     .E = E,
+                     .key_type = cache.type()};
+  spec.cpu = takes_cpu_append(batch.context(), spec, rows.type());
+  const Cost cost{0,
+                  static_cast<double>(rows.bytes() +
+                                      bytes_of(cache.type(), static_cast<std::size_t>(T * G * E)))};
+  if (spec.cpu) {
     const std::int64_t group_rows = divide_up(T, spec.wanted_groups());
     batch.launch({spec.kernel("attention_decode_cpu.cl", "cache_append_cpu"),
                   single_item_groups(static_cast<std::size_t>(divide_up(T, group_rows))), cost,

@@ -10,6 +10,7 @@
 #include "clora/ops/rowwise/rms_norm.hpp"
 #include "clora/ops/rowwise/rope.hpp"
 #include "clora/ops/rowwise/swiglu.hpp"
+#include "ops/activations.hpp"
 #include "ops/decode/decode_layers_dispatch.hpp"
 #include "ops/decode/decode_layers_table.hpp"
 #include "runtime/fail.hpp"
@@ -62,8 +63,9 @@ void require_layer(const DecodeLayer& l, const Sizes& s) {
   for (const LoraWeights& lora : l.loras) {
     require(lora.dropout.probability == 0, "{}: adapters must not use dropout", op);
   }
-  require_tensor(op, "key_cache", l.key_cache, {s.S, s.G, s.E});
-  require_tensor(op, "value_cache", l.value_cache, {s.S, s.G, s.E});
+  require_any_activation(op, "key_cache", l.key_cache, {s.S, s.G, s.E});
+  require_tensor(op, "key_cache", l.key_cache, {s.S, s.G, s.E}, s.cache);
+  require_tensor(op, "value_cache", l.value_cache, {s.S, s.G, s.E}, s.cache);
 }
 
 void record_linear(Batch& batch, const Tensor& y, const Tensor& x, const LinearWeights& weights,

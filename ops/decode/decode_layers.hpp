@@ -2,7 +2,8 @@
 // generation. Each linear layer may have an adapter.
 //
 //   for each layer   h = rms_norm(x);  q, k, v = h w^T + bias
-//                    q, k = rope(head_norm(q)), rope(head_norm(k));  k, v to the cache
+//                    q, k = rope(head_norm(q)), rope(head_norm(k));  k, v to the cache, rounded
+//                    to its type
 //                    x += multiplier post_norm(attention(q, keys, values) w_o^T)
 //                    h = rms_norm(x)
 //                    x += multiplier post_norm(swiglu(h w_gate^T, h w_up^T) w_down^T)
@@ -34,7 +35,7 @@ struct DecodeLayer {
   Tensor o;                                      // [D, H E]
   Tensor output_norm;                            // [D]
   Tensor gate, up, down;                         // [F, D], [F, D], [D, F]
-  Tensor key_cache, value_cache;                 // [S, G, E]
+  Tensor key_cache, value_cache;                 // [S, G, E]: f32, bf16 or f16, in all layers one
   Tensor first;                                  // [1] i32: the first key that the row attends to
   Tensor rope_table = {};                        // [P, W / 2, 2], or empty: heads are not rotated
   Tensor q_bias = {}, k_bias = {}, v_bias = {};  // [H E], [G E], [G E] f32, or empty

@@ -6,6 +6,7 @@
 
 #include "clora/ops/attention/attention.hpp"
 #include "clora/ops/quant/quant.hpp"
+#include "ops/attention/attention_spec.hpp"
 #include "ops/decode/decode_layers_table.hpp"
 #include "ops/dispatch/co_resident_groups.hpp"
 #include "ops/dispatch/integer_products.hpp"
@@ -15,15 +16,13 @@
 namespace clora {
 namespace {
 
-constexpr std::int64_t kKeys = 64;        // of a block of scores, as AttentionSpec::kKeys
 constexpr std::uint32_t kMaxGroups = 64;  // all of them update one counter
 constexpr double kTolerance = 1e-2;       // integer instead of float arithmetic through two blocks
 
 // Bytes of local memory: a row of integers, or the scratch of attention.
 std::size_t scratch_bytes(const DecodeSizes& s) {
   const std::int64_t widest = std::max({s.D, s.F, s.H * s.E});
-  const std::int64_t padded = round_up(s.E, 16);
-  const std::int64_t floats = s.H / s.G * (2 * padded + 2) + kKeys;
+  const std::int64_t floats = attention_decode_scratch(s.H / s.G, s.E, s.cache);
   return static_cast<std::size_t>(std::max(widest * 9 / 4, 4 * floats));
 }
 
@@ -32,11 +31,19 @@ Defines defines_of(const Context& context, const DecodeLayers& decode) {
   set_weight_type(defines, decode.layers.front().q);
   define_integer_dots(defines, integer_products(context));
   if (decode.function == GateFunction::gelu) defines.set("GELU");
-  return defines.set("KEYS", kKeys);
+  return defines.set("KEYS", AttentionSpec::kKeys)
+      .set("KEY_TYPE", name_of(decode.layers.front().key_cache.type()));
 }
 
+// What distinguishes the programs.
+struct TestedProgram {
+  DType type, cache_type;  // of the weights, of the caches
+  GateFunction function;
+};
+
 // Two blocks over a partly filled cache; with everything that is optional, or without.
-void test_layers(SelfTest& test, DType type, GateFunction function, bool full) {
+void test_layers(SelfTest& test, TestedProgram program, bool full) {
+  const auto [type, cache_type, function] = program;
   constexpr std::int64_t D = 64, F = 2 * D, H = 4, G = 2, E = D / H;
   // Stored sums are found by the inputs, which must differ for results that do.
   const std::int64_t S = function == GateFunction::silu ? 40 : 41;
@@ -62,8 +69,8 @@ void test_layers(SelfTest& test, DType type, GateFunction function, bool full) {
                              .gate = matrix(F, D),
                              .up = matrix(F, D),
                              .down = matrix(D, F),
-                             .key_cache = test.changed(test.input({S, G, E})),
-                             .value_cache = test.changed(test.input({S, G, E})),
+                             .key_cache = test.changed(test.input({S, G, E}, 1, cache_type)),
+                             .value_cache = test.changed(test.input({S, G, E}, 1, cache_type)),
                              .first = test.input({1}, std::vector<std::int32_t>{1}),
                              .rope_table = test.input({S, full ? E / 4 : E / 2, 2}),
                              .q_bias = optional(H * E),
@@ -83,9 +90,9 @@ void test_layers(SelfTest& test, DType type, GateFunction function, bool full) {
   }
 }
 
-void test_decode_cpu(SelfTest& test, DType type, GateFunction function) {
-  test_layers(test, type, function, false);
-  test_layers(test, type, function, true);
+void test_decode_cpu(SelfTest& test, TestedProgram program) {
+  test_layers(test, program, false);
+  test_layers(test, program, true);
 }
 
 }  // namespace
@@ -112,13 +119,15 @@ const char* decode_layers_cpu_refusal(const Context& context, const DecodeLayers
 
 bool decode_layers_cpu_passed(Context& context, const DecodeLayers& decode) {
   if (co_resident_groups(context) == 0) return false;
-  const DType type = decode.layers.front().q.type();
-  const GateFunction function = decode.function;
-  const std::string name = fmt::format("decode_layers {}{}", name_of(type),
-                                       function == GateFunction::gelu ? " gelu" : "");
-  return passed_self_test(
-      context, {kDecodeLayersCpu, name, kTolerance},
-      [type, function](SelfTest& test) { test_decode_cpu(test, type, function); });
+  const DecodeLayer& first = decode.layers.front();
+  const TestedProgram program{first.q.type(), first.key_cache.type(), decode.function};
+  const std::string cache =
+      program.cache_type == DType::f32 ? "" : fmt::format(" {} cache", name_of(program.cache_type));
+  const std::string name =
+      fmt::format("decode_layers {}{}{}", name_of(program.type),
+                  program.function == GateFunction::gelu ? " gelu" : "", cache);
+  return passed_self_test(context, {kDecodeLayersCpu, name, kTolerance},
+                          [program](SelfTest& test) { test_decode_cpu(test, program); });
 }
 
 void record_decode_layers_cpu(Batch& batch, const Tensor& x, const DecodeLayers& decode,
@@ -144,7 +153,8 @@ void record_decode_layers_cpu(Batch& batch, const Tensor& x, const DecodeLayers&
   batch.launch(
       {context.kernel(kDecodeLayersCpu, "decode_layers", defines), single_item_groups(groups),
        decode_layers_cost(decode), "decode_layers/forward", tensors_of(decode)},
-      x, temporary({s.H, s.E}, "q"), temporary({s.H, splits, s.E + 2}, "attention parts"),
+      x, temporary({s.H + 2 * s.G, s.E}, "heads"),
+      temporary({s.H, splits, s.E + 2}, "attention parts"),
       temporary({groups, s.H, s.E}, "attention"), temporary({s.F}, "swiglu"),
       temporary({streams, s.D}, "residual streams"), temporary({s.D}, "output"),
       decode_table(context, decode), decode.position, decode.last, grid_barrier,

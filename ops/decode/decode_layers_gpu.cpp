@@ -99,6 +99,7 @@ Defines defines_of(Context& context, const DecodeLayers& decode) {
   Defines defines;
   set_weight_type(defines, decode.layers.front().q);
   set_use_ptx(defines, context);
+  defines.set("KEY_TYPE", name_of(s.cache));
   defines.set("GROUP", group).set("D", s.D).set("F", s.F).set("H", s.H).set("G", s.G);
   defines.set("E", s.E).set("SPLITS", splits_of(device, s)).set("MAX_LAYERS", s.layers);
   defines.set("MAX_RANKS", max_ranks(decode)).set("ROPE_WIDTH", s.W);
@@ -126,8 +127,8 @@ std::vector<DecodeLayer> layers_to_test(SelfTest& test, const DecodeLayers& deco
   }
   const DecodeSizes s = decode_sizes(decode);
   for (DecodeLayer& layer : layers) {
-    layer.key_cache = test.changed(test.input({S, s.G, s.E}));
-    layer.value_cache = test.changed(test.input({S, s.G, s.E}));
+    layer.key_cache = test.changed(test.input({S, s.G, s.E}, 1, s.cache));
+    layer.value_cache = test.changed(test.input({S, s.G, s.E}, 1, s.cache));
     layer.first = test.input({1}, std::vector<std::int32_t>{S > 2 ? 1 : 0});
   }
   return layers;
@@ -215,7 +216,7 @@ void record_decode_layers_gpu(Batch& batch, const Tensor& x, const DecodeLayers&
                 groups_of(static_cast<std::size_t>(group_of(device)),
                           static_cast<std::size_t>(groups_of_launch(device))),
                 decode_layers_cost(decode), "decode_layers/forward", tensors_of(decode)},
-               x, temporary({s.H, s.E}, "q"),
+               x, temporary({s.H + s.G, s.E}, "heads"),
                temporary({s.H, splits_of(device, s), s.E + 2}, "attention parts"),
                temporary({s.F}, "swiglu"), temporary({s.D}, "output"),
                temporary({max_s_parts(decode)}, "s parts"), decode_table(context, decode),

@@ -55,7 +55,7 @@ class State {
       : context_(context),
         sizes_(decode_sizes(decode)),
         alignment_(context.device().base_alignment_bytes / sizeof(float)) {
-    const auto [layers, D, F, H, G, E, S, W, head_norms, post_norms] = sizes_;
+    const auto [layers, D, F, H, G, E, S, W, head_norms, post_norms, cache] = sizes_;
     row_ = {.D = u32(D),
             .F = u32(F),
             .H = u32(H),
@@ -67,6 +67,7 @@ class State {
             .multiplier = decode.multiplier,
             .x = 0,
             .q = 0,
+            .k = 0,
             .y = 0,
             .hidden = 0,
             .output = 0,
@@ -75,6 +76,7 @@ class State {
     row_.position = place(1, alignment_);  // first: no other offset is 0
     row_.x = place(D, alignment_);
     row_.q = place(H * E, alignment_);
+    row_.k = head_norms ? place(G * E, alignment_) : 0;
     row_.y = place(H * E, alignment_);
     row_.hidden = place(F, alignment_);
     row_.output = place(post_norms ? D : 0, alignment_);
@@ -331,7 +333,7 @@ class Recorder {
   }
   Kernel kernel(std::string_view function, const Tensor& w, bool is_adapted) {
     Defines defines;
-    set_weight_type(defines, w).set("GROUP", group());
+    set_weight_type(defines, w).set("GROUP", group()).set("KEY_TYPE", name_of(sizes_.cache));
     if (is_adapted) defines.set("ADAPTED");
     if (decode_.function == GateFunction::gelu) defines.set("GELU");
     return context_.kernel(kDecodeLayersPortable, function, defines);

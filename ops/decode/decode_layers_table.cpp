@@ -74,7 +74,8 @@ DecodeSizes decode_sizes(const DecodeLayers& decode) {
           .S = cache[0],
           .W = rotated_width(decode),
           .head_norms = !layer.q_norm.empty(),
-          .post_norms = !layer.attention_post_norm.empty()};
+          .post_norms = !layer.attention_post_norm.empty(),
+          .cache = layer.key_cache.type()};
 }
 
 DecodeProblem decode_problem(const DecodeLayers& decode) {

@@ -18,6 +18,7 @@ struct DecodeSizes {
   std::int64_t layers, D, F, H, G, E, S;
   std::int64_t W = 0;  // elements of a head that rope rotates; 0: none in any layer
   bool head_norms = false, post_norms = false;  // of all layers
+  DType cache = DType::f32;                     // of the keys and values of all layers
 };
 DecodeSizes decode_sizes(const DecodeLayers& decode);
 DecodeProblem decode_problem(const DecodeLayers& decode);  // for the kernels

@@ -147,6 +147,25 @@ TEST_F(CommandLine, APrecisionIsAcceptedOrRefusedWithThoseThatTheDeviceHas) {
   EXPECT_THAT(result.err, HasSubstr("use f32"));
 }
 
+TEST_F(CommandLine, TheKvCacheHasATypeOfThose) {
+  const auto logprobs_with = [&](const char* precision, const char* type) {
+    const ProgramResult result = run_clora(
+        {"generate", "--model", model, "--prompt", "the people of the", "--max-tokens", "4",
+         "--logprobs", "0", "--json", "--precision", precision, "--kv-cache-type", type});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.json_lines().back().at("logprobs").get<std::vector<double>>();
+  };
+  const auto exact = logprobs_with("f32", "f32");
+  EXPECT_EQ(logprobs_with("f32", "auto"), exact);
+  for (const char* type : {"bf16", "f16"}) EXPECT_NE(logprobs_with("f32", type), exact) << type;
+  EXPECT_EQ(logprobs_with("auto", "auto"), logprobs_with("auto", "bf16"));
+  EXPECT_NE(logprobs_with("auto", "auto"), logprobs_with("auto", "f32"));
+  const ProgramResult refused =
+      run_clora({"generate", "--model", model, "--prompt", "a", "--kv-cache-type", "q8_0"});
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("--kv-cache-type"));
+}
+
 // The weights of the small model begin at any byte of its file, and these kernels read vectors.
 TEST_F(CommandLine, ThePortableKernelsReadAModelWhereverItsFileHasTheWeights) {
   const ProgramResult result =

@@ -33,13 +33,16 @@ Tensor uploaded(Context& context, Shape shape, Floats values, DType type) {
   return test::upload_as(context, type, shape, values);
 }
 
-// The types of q, k and v, of y, of dy, and of dq, dk and dv.
+// The types of q, k and v, of y, of dy, and of dq, dk and dv; and of k and v, if not that of q.
 struct Types {
   DType x = DType::f32, y = DType::f32, dy = DType::f32, dx = DType::f32;
+  std::optional<DType> keys = {};
+
+  DType of_keys() const { return keys.value_or(x); }
 };
 std::string name_of(const Types& types) {
-  return fmt::format("x {} y {} dy {} dx {}", name_of(types.x), name_of(types.y), name_of(types.dy),
-                     name_of(types.dx));
+  return fmt::format("x {} keys {} y {} dy {} dx {}", name_of(types.x), name_of(types.of_keys()),
+                     name_of(types.y), name_of(types.dy), name_of(types.dx));
 }
 
 // Random rows, and the range of keys that each query attends to.
@@ -61,11 +64,11 @@ struct Problem {
         last(std::move(ends)),
         scale(1 / std::sqrt(static_cast<float>(n.E))) {}
 
-  AttentionInputs inputs(Context& context, DType type = DType::f32) const {
+  AttentionInputs inputs(Context& context, const Types& types = {}) const {
     const Shape rows = shape_of(n.T, n.H, n.E), keys = shape_of(n.Tk, n.G, n.E);
-    return {uploaded(context, rows, q, type),
-            uploaded(context, keys, k, type),
-            uploaded(context, keys, v, type),
+    return {uploaded(context, rows, q, types.x),
+            uploaded(context, keys, k, types.of_keys()),
+            uploaded(context, keys, v, types.of_keys()),
             test::upload(context, {rows[0]}, first),
             test::upload(context, {rows[0]}, last),
             scale,
@@ -82,7 +85,9 @@ struct Problem {
   // The problem with the values that tensors of these types store.
   Problem stored_as(const Types& types) const {
     Problem copy = *this;
-    for (Floats* values : {&copy.q, &copy.k, &copy.v}) *values = test::stored_as(types.x, *values);
+    copy.q = test::stored_as(types.x, q);
+    copy.k = test::stored_as(types.of_keys(), k);
+    copy.v = test::stored_as(types.of_keys(), v);
     copy.dy = test::stored_as(types.dy, dy);
     return copy;
   }
@@ -163,7 +168,7 @@ class Attention : public test::OpTest {
     const Output y(context(), shape_of(p.n.T, p.n.H, p.n.E), types.y);
     const Output logs(context(),
                       {static_cast<std::int64_t>(p.n.T), static_cast<std::int64_t>(p.n.H)});
-    const AttentionInputs inputs = p.inputs(context(), types.x);
+    const AttentionInputs inputs = p.inputs(context(), types);
     run([&](Batch& batch) { record_attention(batch, y.tensor(), logs.tensor(), inputs); });
     return {y.values(), logs.values()};
   }
@@ -177,7 +182,7 @@ class Attention : public test::OpTest {
     const Tensor y = context().allocate(rows, types.y, MemoryTag::scratch);
     const Tensor logs = context().allocate({rows[0], rows[1]}, DType::f32, MemoryTag::scratch);
     const Tensor dy = uploaded(context(), rows, p.dy, types.dy);
-    const AttentionInputs inputs = p.inputs(context(), types.x);
+    const AttentionInputs inputs = p.inputs(context(), types);
     run([&](Batch& batch) {
       record_attention(batch, y, logs, inputs);
       for (int i = 0; i < times; ++i) {
@@ -290,24 +295,38 @@ TEST_P(Attention, ComesFromLargeScoresWithoutOverflow) {
   }
 }
 
-TEST_P(Attention, ReadsNothingBeyondTheRange) {
+class AttentionBeyondTheRange : public Attention {
+ protected:
+  void expect_nothing_read(std::size_t T, std::size_t E, DType keys);
+};
+INSTANTIATE_TEST_SUITE_P(Variants, AttentionBeyondTheRange, test::all_variants(),
+                         test::variant_name);
+
+void AttentionBeyondTheRange::expect_nothing_read(std::size_t T, std::size_t E, DType keys) {
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-  for (const auto& [T, E] : {std::pair<std::size_t, std::size_t>{1, 16}, {19, 16}, {19, 32}}) {
-    Problem p = cached(T, 50, 90, 4, 2, E);
-    // Query 0 attends to a window at the end, the others to one at the start. No query attends to
-    // the rows between.
-    for (std::size_t t = 0; t < T; ++t) p.last[t] = static_cast<std::int32_t>(10 + t);
-    p.first[0] = 70;
-    p.last[0] = 80;
-    const Floats want = forward(p).y;
-    const std::size_t width = 2 * E;
-    for (std::size_t row = 0; row < 90; ++row) {
-      const bool seen = (row >= 70 && row <= 80) || (T > 1 && row < 10 + T);
-      if (seen) continue;
-      std::fill_n(p.k.begin() + static_cast<std::ptrdiff_t>(row * width), width, nan);
-      std::fill_n(p.v.begin() + static_cast<std::ptrdiff_t>(row * width), width, nan);
+  const Types types{.keys = keys};
+  Problem p = cached(T, 50, 90, 4, 2, E);
+  // Query 0 attends to a window at the end, the others to one at the start. No query attends to
+  // the rows between.
+  for (std::size_t t = 0; t < T; ++t) p.last[t] = static_cast<std::int32_t>(10 + t);
+  p.first[0] = 70;
+  p.last[0] = 80;
+  const Floats want = forward(p, types).y;
+  const std::size_t width = 2 * E;
+  for (std::size_t row = 0; row < 90; ++row) {
+    const bool seen = (row >= 70 && row <= 80) || (T > 1 && row < 10 + T);
+    if (seen) continue;
+    std::fill_n(p.k.begin() + static_cast<std::ptrdiff_t>(row * width), width, nan);
+    std::fill_n(p.v.begin() + static_cast<std::ptrdiff_t>(row * width), width, nan);
+  }
+  EXPECT_EQ(forward(p, types).y, want) << "T " << T << " E " << E << " " << name_of(keys);
+}
+
+TEST_P(AttentionBeyondTheRange, ReadsNothing) {
+  for (const DType keys : {DType::f32, DType::bf16, DType::f16}) {
+    for (const auto& [T, E] : {std::pair<std::size_t, std::size_t>{1, 16}, {19, 16}, {19, 32}}) {
+      expect_nothing_read(T, E, keys);
     }
-    EXPECT_EQ(forward(p).y, want) << "T " << T << " E " << E;
   }
 }
 
@@ -615,6 +634,49 @@ TEST_P(Attention, MatchesTheFormulaForEveryTypeOfActivations) {
   }
 }
 
+// As over a KV cache: q and y of activations, keys and values of the cache's type.
+const std::vector<Types> kCacheTypes = {{.keys = DType::bf16},
+                                        {.keys = DType::f16},
+                                        {.x = DType::bf16, .y = DType::bf16, .keys = DType::f16},
+                                        {.x = DType::f16, .y = DType::f32, .keys = DType::f32}};
+
+TEST_P(Attention, MatchesTheFormulaOverACacheOfEveryType) {
+  for (const auto& [H, G, E] : std::vector<Heads>{{2, 2, 5}, {4, 2, 30}, {9, 3, 64}, {8, 1, 256}}) {
+    for (const Types& types : kCacheTypes) {
+      const std::string what = fmt::format("{}, H {} G {} E {}", name_of(types), H, G, E);
+      for (const std::size_t T : {1, 3, 16, 17, 70}) {
+        check_forward(cached(T, 77, 100, H, G, E), fmt::format("{}, T {}", what, T), types);
+      }
+      check_forward(cached(1, 1, 3, H, G, E), what + ", first token", types);
+      check_forward(cached(1, 300, 300, H, G, E), what + ", full cache", types);
+    }
+  }
+}
+
+TEST_P(Attention, CapsScoresOverACacheOfEveryType) {
+  for (const DType keys : {DType::bf16, DType::f16}) {
+    for (const std::size_t T : {1, 40}) {
+      Problem p = cached(T, 77, 100, 4, 2, 32);
+      p.soft_cap = 0.7F;
+      check_forward(p, fmt::format("{} keys, T {}", name_of(keys), T), {.keys = keys});
+    }
+  }
+}
+
+// A value of the cache's type is read as it is: f32 would keep all of its bits.
+TEST_P(Attention, ReadsTheCacheAsItIsStored) {
+  for (const std::size_t E : {5, 32, 64}) {
+    Problem p = cached(1, 1, 2, 1, 1, E);
+    constexpr float kSubnormal = 3 * 0x1p-24F;
+    std::ranges::fill(p.v, kSubnormal);
+    EXPECT_EQ(forward(p, {.keys = DType::f16}).y, Floats(E, kSubnormal)) << "E " << E;
+    std::ranges::fill(p.v, 65504.0F);
+    EXPECT_EQ(forward(p, {.keys = DType::f16}).y, Floats(E, 65504.0F)) << "E " << E;
+    std::ranges::fill(p.v, 0x1.fep120F);
+    EXPECT_EQ(forward(p, {.keys = DType::bf16}).y, Floats(E, 0x1.fep120F)) << "E " << E;
+  }
+}
+
 TEST_P(Attention, RoundsF16AsIeeeDoes) {
   for (const std::size_t E : {16, 64}) {
     Problem p = packed({40}, 2, 1, E);
@@ -672,6 +734,8 @@ TEST_P(Attention, RefusesTensorsThatDoNotMatch) {
   EXPECT_THAT(message([](auto& in) { in.k = in.first; }), HasSubstr("k must be [Tk, G, 8]"));
   EXPECT_THAT(message([](auto& in) { in.v = in.v.rows(0, 3); }),
               HasSubstr("v must be f32 [4, 2, 8]"));
+  const AttentionInputs halves = p.inputs(context(), {.keys = DType::f16});
+  EXPECT_THAT(message([&](auto& in) { in.k = halves.k; }), HasSubstr("v must be f16 [4, 2, 8]"));
   EXPECT_THAT(message([](auto& in) { in.first = in.first.rows(0, 3); }),
               HasSubstr("first must be"));
   EXPECT_THAT(message([](auto& in) { in.last = {}; }), HasSubstr("last must be i32 [4]"));
@@ -696,6 +760,7 @@ TEST_P(Attention, RefusesTensorsThatDoNotMatch) {
   EXPECT_THAT(backward_message(out, keys, y, logs, good), HasSubstr("dy must be"));
   EXPECT_THAT(backward_message(out, y, keys, logs, good), HasSubstr(" y must be"));
   EXPECT_THAT(backward_message(out, y, y, {}, good), HasSubstr("log_sum_exp must be"));
+  EXPECT_THAT(backward_message(out, y, y, logs, halves), HasSubstr("k must be f32 [4, 2, 8]"));
   EXPECT_THAT(backward_message(out, y, y, logs, cached(4, 5, 6, 4, 2, 8).inputs(context())),
               HasSubstr("4 rows like q"));
 }
@@ -732,6 +797,7 @@ TEST_P(CacheAppendOfTypes, WritesRowsToTheirPositionsAndSkipsOthers) {
   check(DType::f32, DType::f32);
   check(DType::f16, DType::f16);
   check(DType::f16, DType::f32);
+  check(DType::bf16, DType::f32);
   check(DType::bf16, DType::f16);
 }
 

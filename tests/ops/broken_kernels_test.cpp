@@ -50,12 +50,13 @@ struct Family {
   double tolerance = 1e-4;  // of the fast kernels relative to the portable ones
 };
 
-AttentionInputs attention_inputs(SelfTest& t, std::int64_t rows, std::int64_t width) {
+AttentionInputs attention_inputs(SelfTest& t, std::int64_t rows, std::int64_t width,
+                                 DType keys = DType::f32) {
   std::vector<std::int32_t> last(static_cast<std::size_t>(rows));
   for (std::size_t i = 0; i < last.size(); ++i) last[i] = static_cast<std::int32_t>(i);
   return {.q = t.input({rows, 2, width}),
-          .k = t.input({rows, 1, width}),
-          .v = t.input({rows, 1, width}),
+          .k = t.input({rows, 1, width}, 1, keys),
+          .v = t.input({rows, 1, width}, 1, keys),
           .first = t.input({rows}, std::vector<std::int32_t>(last.size(), 0)),
           .last = t.input({rows}, last),
           .scale = 0.25F};
@@ -72,6 +73,17 @@ void attention(SelfTest& t, std::int64_t rows, bool backward, std::int64_t width
   record_attention_backward(
       t.batch(), {t.output(in.q.shape()), t.output(in.k.shape()), t.output(in.k.shape())},
       t.input(in.q.shape()), y, logs, in);
+}
+
+// Over keys and values of another type than f32, as in a cache.
+void attention_over(DType keys, SelfTest& t, std::int64_t rows, std::int64_t width = 16) {
+  const AttentionInputs in = attention_inputs(t, rows, width, keys);
+  record_attention(t.batch(), t.output(in.q.shape()), {}, in);
+}
+
+void append_to(DType cache, SelfTest& t) {
+  record_cache_append(t.batch(), t.changed(t.input({9, 1, 16}, 1, cache)), t.input({5, 1, 16}),
+                      t.input({5}, std::vector<std::int32_t>{4, 0, 8, 1, 2}));
 }
 
 const std::vector<std::int32_t> kIds{3, 0, 6, 5, 6};
@@ -394,12 +406,37 @@ std::vector<Family> families() {
       {"attention_decode_cpu capped",
        {"attention_decode_cpu.clh", "CAP_SCORES(s, 1.0f)", "CAP_SCORES(s, 0.5f)"},
        [](SelfTest& t) { attention(t, 5, false, 16, 0.1F); }},
+      {"attention_forward_cpu bf16 keys",
+       {"attention_upcast_cpu.clh", "from + n * step", "from"},
+       [](SelfTest& t) { attention_over(DType::bf16, t, 70); }},
+      {"attention_forward_cpu f16 keys",
+       {"attention_upcast_cpu.clh", "from + n * step", "from"},
+       [](SelfTest& t) { attention_over(DType::f16, t, 70); }},
+      {"attention_forward_bf16_cpu bf16 keys",
+       {"attention_bf16_tile_cpu.clh", "interleaved(even, odd)", "interleaved(odd, even)"},
+       [](SelfTest& t) { attention_over(DType::bf16, t, 70, 32); },
+       Variant::avx512_bf16,
+       kBf16Tolerance},
+      {"attention_forward_bf16_cpu f16 keys",
+       {"attention_bf16_tile_cpu.clh", "load16_f16((at) + 16)", "load16_f16(at)"},
+       [](SelfTest& t) { attention_over(DType::f16, t, 70, 32); },
+       Variant::avx512_bf16,
+       kBf16Tolerance},
+      {"attention_decode_cpu bf16 keys",
+       {"attention_upcast_cpu.clh", "from + n * step", "from"},
+       [](SelfTest& t) { attention_over(DType::bf16, t, 5); }},
+      {"attention_decode_cpu f16 keys",
+       {"attention_upcast_cpu.clh", "from + n * step", "from"},
+       [](SelfTest& t) { attention_over(DType::f16, t, 5); }},
       {"cache_append_cpu",
        {"attention_decode_cpu.cl"},
-       [](SelfTest& t) {
-         record_cache_append(t.batch(), t.changed(t.input({9, 1, 16})), t.input({5, 1, 16}),
-                             t.input({5}, std::vector<std::int32_t>{4, 0, 8, 1, 2}));
-       }},
+       [](SelfTest& t) { append_to(DType::f32, t); }},
+      {"cache_append_cpu bf16 keys",
+       {"bf16_values16.clh", "0x7fffu", "0x0u"},
+       [](SelfTest& t) { append_to(DType::bf16, t); }},
+      {"cache_append_cpu f16 keys",
+       {"f16_values16.clh", "size - 0x38000000u + 0xfffu", "size - 0x38000000u"},
+       [](SelfTest& t) { append_to(DType::f16, t); }},
       {"cross_entropy_loss",
        {"cross_entropy_cpu.cl"},
        [](SelfTest& t) {

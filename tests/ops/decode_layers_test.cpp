@@ -38,10 +38,9 @@ void run_unfused(Context& context, const Layers& layers) {
   batch.submit().wait();
 }
 
-std::vector<float> floats_of(const Layers& layers) {
-  std::vector<float> values;
-  for (const std::uint32_t bits : layers.bits()) values.push_back(std::bit_cast<float>(bits));
-  return values;
+// Sums in another order may round an element of the cache to its neighbour.
+double tolerance_of(const Layers& layers) {
+  return 1e-4 + 2 * test::rounding_of(layers.cache_type());
 }
 
 // What is optional in a layer.
@@ -61,6 +60,10 @@ constexpr Option kOptions[] = {
     {"a multiplier", [](Layers& layers) { layers.decode.multiplier = 0.6F; }},
     {"gelu", [](Layers& layers) { layers.decode.function = GateFunction::gelu; }},
     {"a window", [](Layers& layers) { layers.decode.layers.front().first = layers.decode.last; }},
+    {"caches of bf16", [](Layers& layers) { layers.store_caches_as(DType::bf16); }},
+    {"caches of f16", [](Layers& layers) { layers.store_caches_as(DType::f16); }},
+    {"caches of bf16 and norms of heads",
+     [](Layers& layers) { layers.add_head_norms(), layers.store_caches_as(DType::bf16); }},
 };
 
 class OneLaunch : public testing::Test {
@@ -132,6 +135,29 @@ TEST_F(OneLaunch, GivesTheBitsOfTheUnfusedOpsWithEachOption) {
   }
 }
 
+TEST_F(OneLaunch, GivesTheBitsOfTheUnfusedOpsOverCachesOfEveryType) {
+  for (const DType cache : {DType::bf16, DType::f16}) {
+    for (const Shapes& shapes : {kSmall, kThreeKeyHeads, kNarrowHeads}) {
+      for (const Place place : {Place{0, 0}, Place{33, 5}, Place{39, 39}}) {
+        Layers one(context(), shapes, DType::q4_1, place);
+        Layers unfused(context(), shapes, DType::q4_1, place);
+        for (Layers* layers : {&one, &unfused}) {
+          layers->add_biases();
+          layers->add_head_norms();
+          layers->store_caches_as(cache);
+        }
+        const auto before = one.bits();
+        ASSERT_TRUE(decodes_in_one_launch(context(), one.decode));
+        run_one_launch(context(), one);
+        run_unfused(context(), unfused);
+        EXPECT_NE(one.bits(), before);
+        EXPECT_EQ(one.bits(), unfused.bits())
+            << name_of(cache) << " at " << place.position << " from " << place.first;
+      }
+    }
+  }
+}
+
 TEST_F(OneLaunch, GivesTheSameBitsWithManyKeysAndInEveryReplay) {
   std::vector<std::uint32_t> want;
   for (int repeat = 0; repeat < 50; ++repeat) {
@@ -162,6 +188,8 @@ TEST_F(OneLaunch, PassesItsSelfTest) {
     for (const GateFunction function : {GateFunction::silu, GateFunction::gelu}) {
       Layers layers(*tested.context, kSmall, type, {3, 0});
       layers.decode.function = function;
+      EXPECT_TRUE(decodes_in_one_launch(*tested.context, layers.decode)) << name_of(type);
+      layers.store_caches_as(DType::bf16);
       EXPECT_TRUE(decodes_in_one_launch(*tested.context, layers.decode)) << name_of(type);
     }
   }
@@ -231,7 +259,7 @@ class OneLaunchOfManyItems : public testing::Test {
     run(one, times);
     for (int i = 0; i < times; ++i) run_unfused(context(), unfused);
     EXPECT_NE(one.bits(), before);
-    test::expect_close(floats_of(one), test::to_double(floats_of(unfused)), 1e-4,
+    test::expect_close(one.values(), test::to_double(unfused.values()), tolerance_of(one),
                        fmt::format("{} at {} from {}", name_of(type), place.position, place.first));
   }
 };
@@ -325,8 +353,7 @@ TEST_F(OneLaunchOfManyItems, IsCorrectAfterALaunchThatTimedOut) {
   EXPECT_EQ(late.context->read<std::int32_t>(grid_barrier)[1], flag)
       << "the second one gave up, too";
   run_unfused(*late.context, same);
-  test::expect_close(floats_of(layers), test::to_double(floats_of(same)), 1e-4,
-                     "the second launch");
+  test::expect_close(layers.values(), test::to_double(same.values()), 1e-4, "the second launch");
 }
 
 // A self-test runs a subset of a model's layers by the model's own program.
@@ -448,7 +475,7 @@ class FewLaunches : public test::OpTest {
     const auto before = few.bits();
     EXPECT_NE(run(few, times), before);
     for (int i = 0; i < times; ++i) run_unfused(context(), unfused);
-    test::expect_close(floats_of(few), test::to_double(floats_of(unfused)), 1e-4,
+    test::expect_close(few.values(), test::to_double(unfused.values()), tolerance_of(few),
                        fmt::format("{} at {} from {}", name_of(type), place.position, place.first));
   }
 };
@@ -491,6 +518,11 @@ TEST_P(FewLaunches, GiveWhatTheUnfusedOpsGiveWithAllOptions) {
   expect_unfused_with(add, DType::q4_1, kSmall, {33, 5}, Layout::packed);
   const auto add_more = [](Layers& layers) { layers.add_options(), layers.add_adapters(); };
   expect_unfused_with(add_more, DType::bf16, kWithBiases, {120, 3});
+  const auto add_halves = [](Layers& layers) {
+    layers.add_options();
+    layers.store_caches_as(DType::bf16);
+  };
+  expect_unfused_with(add_halves, DType::q8_0, kSmall, {299, 0});
 }
 
 TEST_P(FewLaunches, GiveWhatTheUnfusedOpsGiveWithEachOption) {
@@ -554,6 +586,12 @@ TEST_P(DecodeLayersTest, RefusesTensorsThatDoNotFit) {
               HasSubstr("input_norm must be f32 [128]"));
   EXPECT_THAT(error([](DecodeLayers& d) { d.layers[1].value_cache = Tensor(); }),
               HasSubstr("value_cache must be f32 [300, 2, 32]"));
+  Layers halves(context(), kSmall, DType::q4_1, {0, 0}, Layout::plain);
+  halves.store_caches_as(DType::f16);
+  const auto mix = [&](DecodeLayers& d) {
+    d.layers[1].key_cache = halves.decode.layers[1].key_cache;
+  };
+  EXPECT_THAT(error(mix), HasSubstr("key_cache must be f32 [300, 2, 32]"));
   EXPECT_THAT(error([](DecodeLayers& d) { d.position = d.layers[0].rope_table; }),
               HasSubstr("position must be i32 [1]"));
   EXPECT_THAT(error([](DecodeLayers& d) { d.layers[1].first = d.layers[0].input_norm; }),

@@ -152,7 +152,7 @@ TEST(Replay, OfATrainingStepAllocatesNothing) {
   const Tensor loss =
       context.upload<float>({1}, DType::f32, std::vector<float>(1), MemoryTag::activations);
   const Record record{.ids = {1, 2, 3, 4, 5}, .is_target = {0, 1, 1, 1, 1}};
-  RecordedStep step(open.model, &adapter, StepKind::train, {.rows = 5, .labelled = 4}, {loss},
+  RecordedStep step(open.model, &adapter, {StepKind::train, {}}, {.rows = 5, .labelled = 4}, {loss},
                     std::make_shared<Arena>());
   std::vector<std::int32_t> staging;
   step.inputs().upload(context, pack_rows(std::span(&record, 1), 5), {.weight = 0.25F}, staging);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "clora/ops/decode/decode_layers.hpp"
+#include "runtime/memory/half.hpp"
 #include "tests/reference/quant_reference.hpp"
 
 namespace clora::test {
@@ -46,6 +47,19 @@ class RandomLayers {
       layer.v_bias = floats({s_.G * s_.E}, 0.5F);
     }
   }
+  // The caches' keys and values rounded to that type; otherwise they are f32.
+  void store_caches_as(DType type) {
+    for (DecodeLayer& layer : decode.layers) {
+      for (Tensor* cache : {&layer.key_cache, &layer.value_cache}) {
+        std::vector<std::uint16_t> halves;
+        for (const float v : values_of(*cache)) {
+          halves.push_back(type == DType::bf16 ? float_to_bf16(v) : float_to_f16(v));
+        }
+        *cache = context_.upload<std::uint16_t>(cache->shape(), type, halves, MemoryTag::scratch);
+      }
+    }
+  }
+  DType cache_type() const { return decode.layers.front().key_cache.type(); }
   // Norms of the heads of q and k.
   void add_head_norms() {
     for (DecodeLayer& layer : decode.layers) {
@@ -93,16 +107,21 @@ class RandomLayers {
       }
     }
   }
-  // The bits of x and the caches.
-  std::vector<std::uint32_t> bits() const {
-    std::vector<std::uint32_t> all = bits_of(x);
+  // x and the caches as floats; their bits.
+  std::vector<float> values() const {
+    std::vector<float> all = values_of(x);
     for (const DecodeLayer& l : decode.layers) {
       for (const Tensor& cache : {l.key_cache, l.value_cache}) {
-        const auto more = bits_of(cache);
+        const auto more = values_of(cache);
         all.insert(all.end(), more.begin(), more.end());
       }
     }
     return all;
+  }
+  std::vector<std::uint32_t> bits() const {
+    std::vector<std::uint32_t> bits;
+    for (const float v : values()) bits.push_back(std::bit_cast<std::uint32_t>(v));
+    return bits;
   }
   DecodeLayers decode;
   Tensor x;
@@ -136,12 +155,13 @@ class RandomLayers {
             .first = first,
             .rope_table = rope_table};
   }
-  std::vector<std::uint32_t> bits_of(const Tensor& tensor) const {
-    std::vector<std::uint32_t> bits;
-    for (const float v : context_.read<float>(tensor)) {
-      bits.push_back(std::bit_cast<std::uint32_t>(v));
+  std::vector<float> values_of(const Tensor& tensor) const {
+    if (tensor.type() == DType::f32) return context_.read<float>(tensor);
+    std::vector<float> values;
+    for (const std::uint16_t bits : context_.read<std::uint16_t>(tensor)) {
+      values.push_back(tensor.type() == DType::bf16 ? bf16_to_float(bits) : f16_to_float(bits));
     }
-    return bits;
+    return values;
   }
 
   Context& context_;

@@ -148,7 +148,8 @@ int chat(const Options& options) {
   config.end_ids = loaded.end_ids(text);
   const std::int64_t limit = loaded.model().config().max_positions;
   const std::int64_t positions = limit > 0 ? std::min(options.context, limit) : options.context;
-  Generator generator(loaded.model(), adapter ? &*adapter : nullptr, positions);
+  Generator generator(loaded.model(), adapter ? &*adapter : nullptr, positions,
+                      named_kv_cache_type(options.sampling.kv_cache_type));
   Interrupt interrupt("\n");
   Conversation conversation(options, text);
   output.info("Chatting with {} on '{}'. /reset starts over, /exit quits.", options.common.model,

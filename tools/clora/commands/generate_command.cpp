@@ -126,7 +126,8 @@ int generate(const Options& options) {
   const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
   const GenerationConfig config = generation_config(options, loaded.end_ids(text));
   Generator generator(loaded.model(), adapter ? &*adapter : nullptr,
-                      positions_for(prompt, config.max_tokens, loaded.model().config()));
+                      positions_for(prompt, config.max_tokens, loaded.model().config()),
+                      named_kv_cache_type(options.sampling.kv_cache_type));
   const Interrupt interrupt("\nclora: stopping; press Ctrl-C again to stop immediately\n");
   const Reply reply = generate_reply(generator, prompt, config, options.sampling.stops, text,
                                      interrupt, output, !output.json());

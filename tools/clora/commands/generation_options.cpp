@@ -87,6 +87,13 @@ void add_sampling_options(CLI::App& command, SamplingOptions& options) {
       ->capture_default_str()
       ->group(group);
   command
+      .add_option("--kv-cache-type", options.kv_cache_type,
+                  "Type of the cached keys and values: bf16 and f16 take half the memory of f32; "
+                  "auto is bf16, or f32 with --precision f32")
+      ->check(CLI::IsMember({"auto", "bf16", "f16", "f32"}))
+      ->capture_default_str()
+      ->group(group);
+  command
       .add_option("--stop", options.stops,
                   "Text that ends the reply and is removed from it; may be repeated")
       ->type_name("TEXT")

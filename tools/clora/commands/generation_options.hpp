@@ -15,6 +15,7 @@ namespace clora {
 struct SamplingOptions {
   GenerationConfig config;  // all except end_ids and seed
   std::vector<std::string> stops;
+  std::string kv_cache_type = "auto";  // named_kv_cache_type()
 };
 
 void add_sampling_options(CLI::App& command, SamplingOptions& options);
