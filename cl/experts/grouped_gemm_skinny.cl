@@ -66,7 +66,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void grouped_gemm_sk
     __global const int* entries, __global const int* tile_experts, uint N, uint K, uint R,
     uint experts_of_row, float alpha, float scale, uint lanes) {
   __local float scratch[TEAM_SCRATCH(TEAM_ROWS)];
-  const uint item = get_local_id(0), team = item / lanes, lane = item & (lanes - 1);
+  const uint team = get_local_id(0) / lanes, lane = get_local_id(0) & (lanes - 1);  // a power of 2
   const uint columns = GROUP / lanes * TEAM_ROWS, n0 = get_group_id(0) * columns;
   const uint n = n0 + team * TEAM_ROWS, slot0 = get_group_id(1) * TILE;
   const int expert = tile_experts[get_group_id(1)];
@@ -96,9 +96,10 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void grouped_gemm_sk
     const float sum = team_sums(sums, TEAM_ROWS, lanes, scratch);
     if (lane < TEAM_ROWS && n + lane < N) STORE_ONE(Y_TYPE, y, (size_t)slot * N + n + lane, sum);
   }
-  for (uint i = item; i < (TILE - count) * columns; i += GROUP) {
-    const uint column = n0 + i % columns;
-    const size_t slot = slot0 + count + i / columns;
-    if (column < N) STORE_ONE(Y_TYPE, y, slot * N + column, 0.0f);
+  const uint end = min(n0 + columns, N);
+  for (uint slot = slot0 + count; slot < slot0 + TILE; ++slot) {
+    for (uint column = n0 + get_local_id(0); column < end; column += GROUP) {
+      STORE_ONE(Y_TYPE, y, (size_t)slot * N + column, 0.0f);
+    }
   }
 }
