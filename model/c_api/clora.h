@@ -336,8 +336,8 @@ CLORA_API clora_status clora_adapter_get_info(const clora_adapter* adapter,
 
 typedef struct clora_session_options {
   size_t size;
-  int64_t max_positions; /* prompt and reply together; sizes the cache. 0: 2048, or the model's
-                            maximum if that is less */
+  int64_t max_positions;     /* prompt and reply together; sizes the cache. 0: 2048, or the model's
+                                maximum if that is less */
   const char* kv_cache_type; /* of the keys and values of earlier positions: "f32", "bf16" or "f16";
                                 NULL or "auto": bf16 if the context has matrix_unit, else f32 */
 } clora_session_options;

@@ -53,9 +53,9 @@ Tensor LayerLoader::position_bias() {
   const PositionBiasSpec& spec = c.position_bias;
   if (spec.buckets == 0) return {};
   const auto table = tensors_.floats(spec.names.hugging_face + ".weight", {spec.buckets, c.heads});
-  return tensors_.context().upload<float>(
-      {c.heads, 2 * c.max_positions - 1}, DType::f32,
-      bias_by_distance(table, spec, c.heads, c.max_positions), MemoryTag::weights);
+  return tensors_.context().upload<float>({c.heads, 2 * c.max_positions - 1}, DType::f32,
+                                          bias_by_distance(table, spec, c.heads, c.max_positions),
+                                          MemoryTag::weights);
 }
 
 BlockWeights LayerLoader::block(std::size_t layer) {
