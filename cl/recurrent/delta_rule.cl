@@ -36,7 +36,6 @@
 #ifndef SLICE
 #error "SLICE: columns of the state that a group of delta_rule_states owns, a divisor of V_PAD"
 #endif
-#define NORM_EPSILON 1e-6f
 
 // out [heads, T_pad, pad] = columns [begin, begin + heads width) of x [T, x_width], by heads. scale:
 // 0, or of each head's L2-normalised elements.

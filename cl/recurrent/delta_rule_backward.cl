@@ -29,7 +29,6 @@
 #ifndef SLICE
 #error "SLICE: columns of the state that a group of delta_rule_backward_states owns"
 #endif
-#define NORM_EPSILON 1e-6f
 
 INLINED void zero(lanes acc[ROWS]) {
   for (int r = 0; r < ROWS; ++r) acc[r] = 0.0f;

@@ -18,6 +18,7 @@
 //! clc: build MMA_SYNC EMULATED TYPE=f32 K_PAD=64 V_PAD=64 KEY_HEADS=1 VALUE_HEADS=2 KEY_DIM=48
 //!     VALUE_DIM=40 SLICE=32 STAGES=2
 #include "recurrent/delta_rule_matrix.clh"
+#include "recurrent/delta_rule_formulas.clh"
 
 GROUP_OF_ITEMS __kernel void delta_rule_matrix_local(
     __global ushort* du, __global ushort* carry_dy, __global const ushort* q,
@@ -98,14 +99,7 @@ GROUP_OF_ITEMS __kernel void delta_rule_matrix_backward_states(
   for (uint b = 0; b < STATE_BLOCKS; ++b) clear(ds[b], SLICE_BLOCKS);
   for (int n = 0; n < N; ++n) {
     const size_t chunk = N - 1 - n;
-    UNROLL
-    for (uint b = 0; b < STATE_BLOCKS; ++b) {
-      store_sums(unit, d_states + (chunk * K_PAD + 16 * b) * V_PAD, V_PAD, ds[b], SLICE_BLOCKS);
-      UNROLL
-      for (uint c = 0; c < SLICE_BLOCKS; ++c) {
-        put_sums(unit, s_tile, &ds[b][c], state_row + 16 * b, 16 * c, CHUNKS_OF(SLICE));
-      }
-    }
+    store_state(unit, d_states + chunk * K_PAD * V_PAD, s_tile, (const Sums(*)[SLICE_BLOCKS])ds, state_row);
     WAIT_FOR_STAGE;
     barrier(CLK_LOCAL_MEM_FENCE);  // dS' is written, the stage has arrived, the one before is free
     STAGE_NTH(n + STAGES - 1);
@@ -125,16 +119,9 @@ GROUP_OF_ITEMS __kernel void delta_rule_matrix_backward_states(
     UNROLL
     for (uint c = 0; c < SLICE_BLOCKS; ++c) {
       EACH_SUM(i, j) more[c].v[i][j] = -more[c].v[i][j];
-      put_sums(unit, u_tile, &more[c], row, 16 * c, CHUNKS_OF(SLICE));
     }
-    const float carry = stage_gates[STAGED_CARRY + CHUNK - 1];
-    UNROLL
-    for (uint b = 0; b < STATE_BLOCKS; ++b) {
-      UNROLL
-      for (uint c = 0; c < SLICE_BLOCKS; ++c) {
-        EACH_SUM(i, j) ds[b][c].v[i][j] *= carry;
-      }
-    }
+    put_slice(unit, u_tile, more, row);
+    scale_state(ds, stage_gates[STAGED_CARRY + CHUNK - 1]);
     add_to_state(unit, ds, stages + stage + TILE(CHUNK, K_PAD), state_row, stages + stage + DY_AT);
     barrier(CLK_LOCAL_MEM_FENCE);  // -dU is written, and dS' is read
     add_to_state(unit, ds, stages + stage + 2 * TILE(CHUNK, K_PAD), state_row, local_at(u_tile));
@@ -170,8 +157,6 @@ INLINED void add_state_products(__local float* out, __global const ushort* x,
   }
   out[get_local_id(0)] = sum;
 }
-
-INLINED float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
 
 // The sums over the columns, of rows, of what dG and dbeta are made of.
 typedef struct {

@@ -190,14 +190,7 @@ GROUP_OF_ITEMS __kernel void delta_rule_matrix_states(
   UNROLL
   for (uint b = 0; b < STATE_BLOCKS; ++b) clear(s[b], SLICE_BLOCKS);
   for (int n = 0; n < N; ++n) {
-    UNROLL
-    for (uint b = 0; b < STATE_BLOCKS; ++b) {
-      store_sums(unit, states + (size_t)16 * b * V_PAD, V_PAD, s[b], SLICE_BLOCKS);
-      UNROLL
-      for (uint c = 0; c < SLICE_BLOCKS; ++c) {
-        put_sums(unit, s_tile, &s[b][c], state_row + 16 * b, 16 * c, CHUNKS_OF(SLICE));
-      }
-    }
+    store_state(unit, states, s_tile, (const Sums(*)[SLICE_BLOCKS])s, state_row);
     states += K_PAD * V_PAD;
     WAIT_FOR_STAGE;
     barrier(CLK_LOCAL_MEM_FENCE);  // S is written, the stage has arrived, and the one before is free
@@ -215,18 +208,8 @@ GROUP_OF_ITEMS __kernel void delta_rule_matrix_states(
     }
     store_sums(unit, u + ((size_t)n * CHUNK + row) * V_PAD, V_PAD, recalled, SLICE_BLOCKS);
     scale_rows(unit, recalled, SLICE_BLOCKS, stage_gates, row);
-    UNROLL
-    for (uint c = 0; c < SLICE_BLOCKS; ++c) {
-      put_sums(unit, u_tile, &recalled[c], row, 16 * c, CHUNKS_OF(SLICE));
-    }
-    const float carry = stage_gates[STAGED_CARRY + CHUNK - 1];
-    UNROLL
-    for (uint b = 0; b < STATE_BLOCKS; ++b) {
-      UNROLL
-      for (uint c = 0; c < SLICE_BLOCKS; ++c) {
-        EACH_SUM(i, j) s[b][c].v[i][j] *= carry;
-      }
-    }
+    put_slice(unit, u_tile, recalled, row);
+    scale_state(s, stage_gates[STAGED_CARRY + CHUNK - 1]);
     barrier(CLK_LOCAL_MEM_FENCE);  // U is written, and S is read
     add_to_state(unit, s, stages + stage + TILE(CHUNK, K_PAD), state_row, local_at(u_tile));
   }

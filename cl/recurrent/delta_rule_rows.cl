@@ -6,7 +6,7 @@
 //   scatter  the gradients of q or k through their L2 norms, summed over the value heads of a key head
 // Shapes: x, dx [T, x_width], of which `heads` heads of HEAD_DIM elements from column `begin` on;
 //   out [heads, T_PAD, HEAD_PAD]; d [VALUE_HEADS, T_PAD, HEAD_PAD]; a, b [T, VALUE_HEADS]; rate,
-//   dt_bias [VALUE_HEADS]; gates [5, VALUE_HEADS, T_PAD]; first [T]
+//   dt_bias [VALUE_HEADS]; gates [4, VALUE_HEADS, T_PAD]; first [T]
 // Types: x, dx, a, b f32, bf16 or f16 (-D TYPE); out, d bf16; first i32; the others f32
 // Work: gather, scatter: a team of HEAD_PAD / 8 items for a head of a row; GROUP / TEAM teams a group.
 //   gates: a group of CHUNK items for a chunk and a value head
@@ -18,6 +18,7 @@
 //! clc: build TYPE=f32 GROUP=64 HEAD_DIM=24 HEAD_PAD=64 CHUNK=64 VALUE_HEADS=4 PER_KEY_HEAD=2
 #define VEC_SIZE 8
 #include "activations.clh"
+#include "recurrent/delta_rule_formulas.clh"
 
 #if !defined(TYPE) || !defined(GROUP) || !defined(HEAD_DIM) || !defined(HEAD_PAD) || \
     !defined(CHUNK) || !defined(VALUE_HEADS) || !defined(PER_KEY_HEAD)
@@ -25,7 +26,6 @@
 #endif
 #define TEAM (HEAD_PAD / 8)
 #define TEAMS (GROUP / TEAM)
-#define NORM_EPSILON 1e-6f
 
 // The sum over the items of this item's team. sums: GROUP floats.
 float team_sum(float x, __local float* sums) {
@@ -55,9 +55,6 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void delta_rule_rows
   STORE_VEC(bf16, out + ((size_t)head * T_pad + t) * HEAD_PAD + at, 0, factor * value);
 }
 
-float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
-float softplus(float x) { return x > 20.0f ? x : log1p(exp(x)); }
-
 __attribute__((reqd_work_group_size(CHUNK, 1, 1))) __kernel void delta_rule_rows_gates(
     __global float* restrict gates, __global const STORED(TYPE)* restrict a,
     __global const STORED(TYPE)* restrict b, __global const float* restrict rate,
@@ -84,8 +81,7 @@ __attribute__((reqd_work_group_size(CHUNK, 1, 1))) __kernel void delta_rule_rows
   gates[0] = sum;
   gates[one] = beta;
   gates[2 * one] = carry;
-  gates[3 * one] = beta * carry;
-  gates[4 * one] = i >= last_document ? exp(sums[turn][CHUNK - 1] - sum) : 0.0f;
+  gates[3 * one] = i >= last_document ? exp(sums[turn][CHUNK - 1] - sum) : 0.0f;
 }
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void delta_rule_rows_scatter(

@@ -52,7 +52,7 @@ class MatrixCall {
     q_ = gather(in_.qkv, 0, key(), key_scale(), "delta q");
     k_ = gather(in_.qkv, keys, key(), 1, "delta k");
     v_ = gather(in_.qkv, 2 * keys, value(), 0, "delta v");
-    gates_ = batch_.temporary({5, H, padded_}, DType::f32, "delta gates");
+    gates_ = batch_.temporary({4, H, padded_}, DType::f32, "delta gates");
     w_ = scratch({H, padded_, key().pad}, "delta w");
     u_ = scratch({H, padded_, value().pad}, "delta u");
     const Tensor before = scratch(u_.shape(), "delta u before states");
