@@ -43,7 +43,7 @@ class DeltaRuleMatrix : public testing::Test {
   }
 
   std::vector<float> qkv_ = values(kHeads.width(), 1), a_ = values(2, 2, 2), b_ = values(2, 3, 3),
-                     dy_ = values(kHeads.values(), 4), rate_{-0.2F, -0.7F}, dt_bias_{0.3F, -0.4F};
+                     dy_ = values(kHeads.values(), 4), rate_{-0.01F, -0.7F}, dt_bias_{0.3F, -0.4F};
   std::vector<std::int32_t> first_;
   reference::DeltaRuleProblem p_;
   reference::DeltaRuleValues x_;

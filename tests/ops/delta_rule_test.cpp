@@ -71,6 +71,8 @@ std::vector<Case> cases() {
   all.emplace_back(DeltaRuleHeads{2, 2, 17, 33}, std::vector{30, 100, 65}, DType::f32, 8.0F);
   all.emplace_back(DeltaRuleHeads{1, 2, 64, 128}, std::vector{129});
   all.emplace_back(DeltaRuleHeads{2, 4, 128, 120}, std::vector{90, 40, 200});
+  // Decays that carry a state over whole chunks.
+  all.emplace_back(DeltaRuleHeads{1, 2, 64, 64}, std::vector{200}, DType::f32, 0.02F);
   std::erase_if(all, [](const Case& c) { return !test::affords(c.rows() * c.p.heads.width()); });
   return all;
 }
