@@ -34,13 +34,12 @@ float uniform(std::mt19937_64& generator, double bound) {
 // Checks the total before any allocation, instead of failing at one of them.
 void require_free_memory(Context& context, std::size_t elements) {
   const MemoryStatistics pool = context.pool().statistics();
-  const std::size_t free = pool.limit_bytes - std::min(pool.limit_bytes, pool.in_use_bytes);
-  if (elements <= free / sizeof(float)) return;
+  if (elements <= pool.free_bytes() / sizeof(float)) return;
   fail(ErrorCode::out_of_memory,
        "adapter: its matrices need {} MiB, '{}' has {} MiB free of {} MiB; use a lower rank or "
        "fewer target modules",
-       elements / (std::size_t{1 << 20} / sizeof(float)), context.device().name, free >> 20U,
-       pool.limit_bytes >> 20U);
+       elements / (std::size_t{1 << 20} / sizeof(float)), context.device().name,
+       pool.free_bytes() >> 20U, pool.limit_bytes >> 20U);
 }
 
 }  // namespace

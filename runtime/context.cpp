@@ -89,6 +89,8 @@ Handles adopted_handles(const AdoptedQueue& adopted, const ContextConfig& config
 }
 
 Device with_limits(Device device, const ContextConfig& config) {
+  require(config.weight_copy_share >= 0 && config.weight_copy_share <= 1,
+          "context: weight_copy_share must be in [0, 1], got {}", config.weight_copy_share);
   if (config.max_allocation_bytes != 0) {
     device.max_allocation_bytes =
         std::min<std::uint64_t>(device.max_allocation_bytes, config.max_allocation_bytes);

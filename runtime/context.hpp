@@ -43,6 +43,9 @@ struct ContextConfig {
   bool sub_allocate = true;       // false: a separate cl_mem per tensor, also temporaries
   std::optional<bool> addresses;  // as kernel arguments; not set: on NVIDIA GPUs
   bool wrap_files = true;         // CPU devices read weights from the file mapping
+  // Of the memory that is free when a model's weights are loaded, the part that copies of them in
+  // bf16 may take on GPUs with matrix units, in [0, 1]; 0: none.
+  double weight_copy_share = 0.25;
   // Folders to read kernel files from instead of the embedded ones; the first that has a file is
   // used.
   std::vector<std::filesystem::path> kernel_folders;
@@ -71,8 +74,8 @@ struct ContextConfig {
 // Reads the configuration from the environment: CLORA_DEVICE, CLORA_KERNEL_DIR, CLORA_VARIANT,
 // CLORA_IMPL for implementations, CLORA_CACHE_DIR, CLORA_TUNED for tuned_table, CLORA_SELF_TEST=0
 // to skip the self-tests, CLORA_POOL=exact to disable sub_allocate, CLORA_WRAP_FILES=0,
-// CLORA_CAPTURE and CLORA_CAPTURE_DIR (runtime/commands/capture_request.hpp). Errors:
-// invalid_argument, for an invalid value.
+// CLORA_WEIGHT_COPIES=0 for a weight_copy_share of 0, CLORA_CAPTURE and CLORA_CAPTURE_DIR
+// (runtime/commands/capture_request.hpp). Errors: invalid_argument, for an invalid value.
 ContextConfig config_from_environment();
 
 // A caller's device, context and in-order queue. The Context retains context and queue and releases

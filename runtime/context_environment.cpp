@@ -22,6 +22,7 @@ ContextConfig config_from_environment() {
   config.tuned_table = environment_variable("CLORA_TUNED");
   config.sub_allocate = environment_variable("CLORA_POOL") != "exact";
   config.wrap_files = environment_variable("CLORA_WRAP_FILES") != "0";
+  if (environment_variable("CLORA_WEIGHT_COPIES") == "0") config.weight_copy_share = 0;
   config.self_test = environment_variable("CLORA_SELF_TEST") != "0";
   const std::string variant = environment_variable("CLORA_VARIANT");
   if (!variant.empty()) config.variant = variant_of(variant);

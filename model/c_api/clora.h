@@ -157,6 +157,8 @@ typedef struct clora_context_options {
   uint64_t cache_limit_bytes; /* of the programs in the cache folder; 0: 256 MiB */
   int32_t matrix_unit;        /* 1: products round their operands to the type of the device's
                                  matrix unit, if it has one; 0: f32 */
+  double weight_copy_share;   /* of the memory left free by a model's weights, for copies of them
+                                 in bf16 on GPUs with matrix units; 0: 0.25; < 0: none */
 } clora_context_options;
 
 /* options may be NULL for all defaults. */

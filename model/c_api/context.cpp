@@ -68,6 +68,9 @@ ContextConfig config_of(const clora_context_options& options) {
   if (options.max_seconds_in_flight != 0) {
     config.max_seconds_in_flight = std::max(0.0, options.max_seconds_in_flight);
   }
+  if (options.weight_copy_share != 0) {
+    config.weight_copy_share = std::max(0.0, options.weight_copy_share);
+  }
   config.precision = options.matrix_unit != 0 ? Precision::automatic : Precision::f32;
   config.self_test = options.skip_self_test == 0;
   config.profile = options.profile != 0;

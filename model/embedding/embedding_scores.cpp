@@ -88,12 +88,12 @@ EmbeddingScores embedding_scores(LanguageModel& model, const Adapter* adapter, P
   const std::vector<float> first = vectors_of(embedder, records, 0);
   const std::vector<float> second = vectors_of(embedder, records, 1);
   const auto width = static_cast<std::size_t>(embedder.width());
-  if (records.scores.empty()) return {.recall = recall_of(first, second, width)};
+  if (records.scores.empty()) return {recall_of(first, second, width), std::nullopt};
   std::vector<double> cosines;
   for (std::size_t at = 0; at < first.size(); at += width) {
     cosines.push_back(product(&first[at], &second[at], width));
   }
-  return {.spearman = spearman(cosines, records.scores)};
+  return {std::nullopt, spearman(cosines, records.scores)};
 }
 
 }  // namespace clora

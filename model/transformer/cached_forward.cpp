@@ -117,7 +117,8 @@ void CachedForward::upload(Recorded& f, std::span<const std::int32_t> ids, std::
                     .targets = std::vector(rows, -1),
                     .positions = std::vector(rows, -1),
                     .first = std::vector(rows, 0),
-                    .last = std::vector(rows, 0)};
+                    .last = std::vector(rows, 0),
+                    .text = {}};
   packed.ids.resize(rows);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     packed.positions[i] = packed.last[i] =

@@ -122,7 +122,10 @@ LanguageModel::LanguageModel(Context& context, const WeightFiles& files, const L
   LayerLoader loader(context, files, options);
   const ModelConfig& c = config_;
   const Shape matrix{c.vocabulary, c.hidden_size};
-  embeddings_ = loader.tensors().matrix(c.embedding.words.hugging_face + ".weight", matrix);
+  const std::string words = c.embedding.words.hugging_face + ".weight";
+  const bool are_head = c.has_head && c.tied_head;
+  embeddings_ = are_head ? loader.tensors().matrix(words, matrix)
+                         : loader.tensors().lookup_table(words, matrix);
   position_embeddings_ = loader.position_embeddings();
   embedding_norm_ = loader.embedding_norm();
   position_bias_ = loader.position_bias();
@@ -131,7 +134,7 @@ LanguageModel::LanguageModel(Context& context, const WeightFiles& files, const L
   }
   final_norm_ = loader.final_norm();
   if (c.has_head)
-    head_ = c.tied_head ? embeddings_ : loader.tensors().matrix("lm_head.weight", matrix);
+    head_ = are_head ? embeddings_ : loader.tensors().matrix("lm_head.weight", matrix);
   weight_bytes_ = loader.tensors().bytes();
 }
 

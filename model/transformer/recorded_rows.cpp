@@ -74,9 +74,9 @@ Fence RecordedRows::upload(Context& context, const PackedRows& packed, const Sca
   *(at(kBalance) + 1) = std::bit_cast<std::int32_t>(static_cast<float>(scalars.rows));
   std::memcpy(&*at(kSettings), &scalars.settings, sizeof(AdamwSettings));
   if (has_texts()) {
-    const auto span_of = [&](Part part, std::int64_t count) {
+    const auto span_of = [&](Part part, std::int64_t size) {
       return staging.subspan(static_cast<std::size_t>(part * stride_),
-                             static_cast<std::size_t>(count));
+                             static_cast<std::size_t>(size));
     };
     write_texts(packed, span_of(kBegin, labelled_), span_of(kEnd, labelled_),
                 span_of(kText, rows_));

@@ -58,6 +58,24 @@ WeightView stacked(const std::vector<WeightView>& views) {
   return all;
 }
 
+// The memory that the tensors of the files take on the device, without bf16 copies.
+std::size_t bytes_to_load(Context& context, const WeightFiles& files) {
+  std::size_t bytes = 0;
+  for (const WeightView& view : files.all()) {
+    const WeightForm form = form_of(context, view);
+    if (stays_in_file(context, view, form)) continue;
+    bytes += bytes_of(form.type, static_cast<std::size_t>(view.shape.elements()));
+  }
+  return bytes;
+}
+
+// The memory that bf16 copies of all weights may take.
+std::size_t copy_budget(Context& context, const WeightFiles& files) {
+  const std::size_t free = context.pool().statistics().free_bytes();
+  const std::size_t rest = free - std::min(free, bytes_to_load(context, files));
+  return static_cast<std::size_t>(context.config().weight_copy_share * static_cast<double>(rest));
+}
+
 std::size_t row_bytes_of(const WeightView& view) {
   return view.bytes.size() / static_cast<std::size_t>(view.shape[0]);
 }
@@ -79,13 +97,24 @@ std::span<const std::byte> in_order(const WeightView& view, std::vector<std::byt
 }  // namespace
 
 WeightLoader::WeightLoader(Context& context, const WeightFiles& files, const LoadProgress& progress)
-    : context_(context), files_(files), progress_(progress), wanted_(stored_bytes(files)) {
+    : context_(context),
+      files_(files),
+      progress_(progress),
+      wanted_(stored_bytes(files)),
+      copies_(context, copy_budget(context, files)) {
   report(0);
 }
 
 Weight WeightLoader::matrix(const std::string& name, const Shape& shape) {
   const WeightView view = files_.get(name, shape);
   return matrix(view, form_of(context_, view));
+}
+
+Weight WeightLoader::lookup_table(const std::string& name, const Shape& shape) {
+  const WeightView view = files_.get(name, shape);
+  WeightForm form = form_of(context_, view);
+  form.bf16_copy = false;
+  return matrix(view, form);
 }
 
 Weight WeightLoader::stack(const std::vector<std::string>& names, const Shape& each) {
@@ -144,6 +173,7 @@ Weight WeightLoader::matrix(const WeightView& view, const WeightForm& form) {
     parts.push_back(part);
   }
   Weight weight(std::move(parts));
+  if (form.bf16_copy) weight = copies_.with_copy(weight);
   count(weight.bytes(), view.bytes.size());
   return weight;
 }
@@ -206,14 +236,9 @@ void WeightLoader::report(double fraction) const {
 }
 
 void require_free_memory(Context& context, const WeightFiles& files) {
-  std::size_t wanted = 0;
-  for (const WeightView& view : files.all()) {
-    const WeightForm form = form_of(context, view);
-    if (stays_in_file(context, view, form)) continue;
-    wanted += bytes_of(form.type, static_cast<std::size_t>(view.shape.elements()));
-  }
+  const std::size_t wanted = bytes_to_load(context, files);
   const MemoryStatistics pool = context.pool().statistics();
-  const std::size_t free = pool.limit_bytes - std::min(pool.limit_bytes, pool.in_use_bytes);
+  const std::size_t free = pool.free_bytes();
   if (wanted <= free) return;
   fail(ErrorCode::out_of_memory,
        "model: the weights need {} MiB, '{}' has {} MiB free of {} MiB; use a smaller model, one "

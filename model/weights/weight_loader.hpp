@@ -1,7 +1,9 @@
 // WeightLoader: loads tensors of a model's files to the device, by their Hugging Face names.
 //
 // Matrices keep their storage type: they stay in the mapped file where the device can read them
-// there, or are streamed to the device in the best layout for it, in as few parts as it permits.
+// there, or are streamed to the device in the best layout for it, in as few parts as it permits;
+// those of products get copies in bf16 where kernels read such and ContextConfig::weight_copy_share
+// allows it.
 // Small parameters become f32. Tensors that are stored in another order than Hugging Face's are
 // reordered. After each tensor, `progress` is called with the fraction of the files' bytes that is
 // loaded; Error(cancelled) if it returns false. Private to model/. Must not outlive its arguments.
@@ -17,6 +19,7 @@
 #include "clora/ops/quant/quant.hpp"
 #include "clora/ops/quant/weight.hpp"
 #include "clora/runtime/context.hpp"
+#include "model/weights/bf16_copies.hpp"
 
 namespace clora {
 
@@ -30,7 +33,10 @@ class WeightLoader {
   Context& context() const noexcept { return context_; }
   const ModelConfig& config() const { return files_.config(); }
 
+  // A matrix of products.
   Weight matrix(const std::string& name, const Shape& shape);
+  // A matrix whose rows are only looked up.
+  Weight lookup_table(const std::string& name, const Shape& shape);
   // Matrices of one shape as one, one after the other, in the form that suits each of them. Errors:
   // unsupported if their types differ; out_of_memory if the device would split it.
   Weight stack(const std::vector<std::string>& names, const Shape& each);
@@ -41,7 +47,8 @@ class WeightLoader {
   // The values of a tensor, which the caller uploads.
   std::vector<float> floats(const std::string& name, const Shape& shape);
 
-  std::size_t bytes() const noexcept { return bytes_; }  // of all tensors so far, on the device
+  // Of all tensors so far, on the device, with their bf16 copies.
+  std::size_t bytes() const noexcept { return bytes_ + copies_.bytes(); }
 
  private:
   Weight matrix(const WeightView& view, const WeightForm& form);
@@ -56,7 +63,8 @@ class WeightLoader {
   const LoadProgress& progress_;
   std::size_t wanted_;     // bytes of the files
   std::size_t read_ = 0;   // bytes of the files
-  std::size_t bytes_ = 0;  // bytes of the tensors
+  std::size_t bytes_ = 0;  // bytes of the tensors without their copies
+  Bf16Copies copies_;
 };
 
 // Throws Error(out_of_memory), before the first copy, if the model does not fit.

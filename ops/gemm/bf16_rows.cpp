@@ -20,17 +20,26 @@ Grid grid_of(std::uint32_t rows, std::uint32_t stride) {
 
 Bf16Rows record_bf16_rows(Batch& batch, const Tensor& w, float scale) {
   require_weight("bf16_rows", "w", w);
-  Bf16Rows rows{.data = w,
-                .rows = static_cast<std::uint32_t>(w.shape()[0]),
-                .columns = static_cast<std::uint32_t>(w.shape()[1]),
-                .stride = static_cast<std::uint32_t>(w.shape()[1])};
-  const bool as_it_lies = w.type() == DType::bf16 && w.layout() == Layout::plain && scale == 1 &&
-                          rows.columns % kVecSize == 0;
-  if (as_it_lies) return rows;
-  rows.stride = static_cast<std::uint32_t>(round_up(rows.columns, kVecSize));
-  rows.data = batch.temporary({rows.rows, rows.stride}, DType::bf16, "bf16 rows");
-  record_bf16_rows_into(batch, rows.data, w, scale, "gemm/round operand");
-  return rows;
+  const auto in = [&](const Tensor& data) {
+    return Bf16Rows{.data = data,
+                    .rows = static_cast<std::uint32_t>(w.shape()[0]),
+                    .columns = static_cast<std::uint32_t>(w.shape()[1]),
+                    .stride = static_cast<std::uint32_t>(data.shape()[1])};
+  };
+  const bool is_plain = w.layout() == Layout::plain;
+  if (scale == 1 && is_plain && are_bf16_rows(w.type(), w.shape()[1])) return in(w);
+  if (scale == 1 && w.bf16_copy() != nullptr) return in(*w.bf16_copy());
+  const Tensor rows = batch.temporary(shape_in_bf16_rows(w), DType::bf16, "bf16 rows");
+  record_bf16_rows_into(batch, rows, w, scale, "gemm/round operand");
+  return in(rows);
+}
+
+Shape shape_in_bf16_rows(const Tensor& w) {
+  return {w.shape()[0], round_up(w.shape()[1], std::int64_t{kVecSize})};
+}
+
+bool are_bf16_rows(DType type, std::int64_t columns) {
+  return type == DType::bf16 && columns % kVecSize == 0;
 }
 
 void record_bf16_rows_into(Batch& batch, const Tensor& out, const Tensor& w, float scale,

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cstring>
 
+#include "clora/ops/gemm/bf16_rows.hpp"
 #include "ops/dispatch/cpu_kernel.hpp"
 #include "ops/dispatch/integer_products.hpp"
 #include "ops/launch_grids.hpp"
@@ -124,9 +125,11 @@ bool takes_rows_kernel(Context& context, const Tensor& w) {
 
 WeightForm preferred_form(const Context& context, const Shape& shape, DType type) {
   const WeightForm as_in_file{type, Layout::plain};
-  const bool fits =
-      shape.rank() == 2 && shape[0] % kPackedRows == 0 && shape[1] % kPackedColumns == 0;
-  if (!fits) return as_in_file;
+  if (shape.rank() != 2) return as_in_file;
+  if (context.capabilities().has_gpu_matrices()) {
+    return {type, Layout::plain, !are_bf16_rows(type, shape[1])};
+  }
+  if (shape[0] % kPackedRows != 0 || shape[1] % kPackedColumns != 0) return as_in_file;
   if (has_integer_packed_layout(type)) {
     const bool in_integers = integer_products(context) != IntegerDots::none;
     return in_integers ? WeightForm{type, Layout::packed} : as_in_file;

@@ -18,12 +18,16 @@ namespace clora {
 struct WeightForm {
   DType type = DType::f32;
   Layout layout = Layout::plain;
+  // With a copy in bf16 where memory allows it (Tensor::bf16_copy): products of many rows would
+  // convert the matrix to bf16 at each use.
+  bool bf16_copy = false;
 
   bool operator==(const WeightForm&) const = default;
 };
 
 // The best form on a Context for a matrix that is of `type` in its file: packed if products read
-// panels in place; f32 rounded to bf16 if products round their operands anyway.
+// panels in place; f32 rounded to bf16 if products round their operands anyway; with a copy in bf16
+// for matrix units of GPUs, unless they read it as it is.
 WeightForm preferred_form(const Context& context, const Shape& shape, DType type);
 
 // The alignment that the kernels of a Context need of weights in memory: those for CPUs read at any

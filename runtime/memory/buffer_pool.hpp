@@ -7,6 +7,7 @@
 // Threads: one at a time.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -42,6 +43,10 @@ struct MemoryStatistics {
   // Fraction of the free slab bytes outside their slab's largest free piece: 0 is best.
   double fragmentation = 0;
   std::size_t memory_objects = 0;  // cl_mem of the pool: blocks, slabs, sub-buffers
+
+  std::size_t free_bytes() const noexcept {
+    return limit_bytes - std::min(limit_bytes, in_use_bytes);
+  }
 };
 
 struct PoolConfig {

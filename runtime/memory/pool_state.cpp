@@ -256,15 +256,15 @@ void PoolState::trim(std::size_t keep_bytes) noexcept {
 
 void PoolState::refuse(std::size_t bytes, MemoryTag tag, int status) const {
   const MemoryStatistics& s = statistics_;
-  const std::size_t free = s.limit_bytes - std::min(s.limit_bytes, s.in_use_bytes);
   const bool is_limited = s.limit_bytes < memory_bytes_;
   throw Error(
       ErrorCode::out_of_memory,
       fmt::format("buffer pool: {:.1f} MiB wanted for {}, {:.1f} MiB free of {:.1f} MiB on '{}' "
                   "(largest single allocation {:.0f} MiB; in use: {}); {}{}",
-                  mebibytes(bytes), name_of(tag), mebibytes(free), mebibytes(s.limit_bytes),
-                  device_name_, mebibytes(max_allocation_bytes_), largest_tags(s),
-                  what_to_lower(tag), is_limited ? ", or raise the memory limit" : ""),
+                  mebibytes(bytes), name_of(tag), mebibytes(s.free_bytes()),
+                  mebibytes(s.limit_bytes), device_name_, mebibytes(max_allocation_bytes_),
+                  largest_tags(s), what_to_lower(tag),
+                  is_limited ? ", or raise the memory limit" : ""),
       status);
 }
 

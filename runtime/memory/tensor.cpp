@@ -33,6 +33,7 @@ Tensor Tensor::rows(std::int64_t begin, std::int64_t count) const {
     default:
       view.shape_ = {count, shape_[1], shape_[2], shape_[3]};
   }
+  if (bf16_copy_) view.bf16_copy_ = std::make_shared<Tensor>(bf16_copy_->rows(begin, count));
   return view;
 }
 
@@ -41,6 +42,7 @@ Tensor Tensor::reshape(Shape shape) const {
           "tensor: {} cannot be reshaped to {}", text(), shape.text());
   Tensor view = *this;
   view.shape_ = shape;
+  view.bf16_copy_ = nullptr;
   return view;
 }
 
@@ -52,6 +54,7 @@ Tensor Tensor::slice(std::size_t offset_bytes, Shape shape, DType type) const {
   view.offset_bytes_ += offset_bytes;
   view.shape_ = shape;
   view.type_ = type;
+  view.bf16_copy_ = nullptr;
   return view;
 }
 
@@ -59,6 +62,17 @@ Tensor Tensor::in_layout(Layout layout) const {
   require(layout == Layout::plain || shape_.rank() == 2, "tensor: {} cannot be packed", text());
   Tensor view = *this;
   view.layout_ = layout;
+  view.bf16_copy_ = nullptr;
+  return view;
+}
+
+Tensor Tensor::with_bf16_copy(Tensor copy) const {
+  const bool fits = shape_.rank() == 2 && copy.shape().rank() == 2 &&
+                    copy.shape()[0] == shape_[0] && copy.shape()[1] >= shape_[1] &&
+                    copy.type() == DType::bf16 && copy.layout() == Layout::plain;
+  require(fits, "tensor: {} cannot be the bf16 copy of {}", copy.text(), text());
+  Tensor view = *this;
+  view.bf16_copy_ = std::make_shared<Tensor>(std::move(copy));
   return view;
 }
 

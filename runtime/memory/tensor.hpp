@@ -54,6 +54,12 @@ class Tensor {
   Tensor slice(std::size_t offset_bytes, Shape shape, DType type) const;
   // The same bytes, interpreted in the given layout. REQUIRES for packed: a matrix.
   Tensor in_layout(Layout layout) const;
+  // The same matrix [R, K], which also has a copy [R, K or more] of its rows in bf16, for kernels
+  // that would convert them at each use. The values of both must not change. Row ranges of it have
+  // those of the copy, other views have no copy. REQUIRES: bf16, plain, as many rows.
+  Tensor with_bf16_copy(Tensor copy) const;
+  // Null if there is none.
+  const Tensor* bf16_copy() const noexcept { return bf16_copy_.get(); }
 
   // "f32 [4, 768]", "q4_1 packed [64, 768]"
   std::string text() const;
@@ -67,6 +73,7 @@ class Tensor {
   Shape shape_;
   DType type_ = DType::f32;
   Layout layout_ = Layout::plain;
+  std::shared_ptr<const Tensor> bf16_copy_;
 };
 
 // Throws Error(invalid_argument) "op: name must be f32 [4, 768], got ..." unless t has exactly this

@@ -201,6 +201,8 @@ HealthFindings findings_of(const std::string& variable) {
 TEST(EnvironmentChecks, NoteValuesWithAnEffectAndThoseWithoutOne) {
   EXPECT_THAT(findings_of("CLORA_POOL=exact"),
               ElementsAre(is(Health::note, "its own memory object", "unset CLORA_POOL")));
+  EXPECT_THAT(findings_of("CLORA_WEIGHT_COPIES=0"),
+              ElementsAre(is(Health::note, "convert weights to bf16")));
   EXPECT_THAT(findings_of("CLORA_WRAP_FILES=0"), ElementsAre(is(Health::note, "copy the weights")));
   EXPECT_THAT(findings_of("CLORA_SELF_TEST=off"),
               ElementsAre(is(Health::note, "CLORA_SELF_TEST='off' has no effect; only 0 has")));

@@ -36,7 +36,8 @@ struct LoadedModel {
     ContextConfig config = config_from_environment();
     config.variant = variant;
     config.max_allocation_bytes = max_allocation_bytes;
-    config.self_test = false;  // a broken kernel must fail the test, not be replaced
+    config.weight_copy_share = 0;  // both have the same bytes
+    config.self_test = false;      // a broken kernel must fail the test, not be replaced
     return config;
   }
 

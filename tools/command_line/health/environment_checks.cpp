@@ -28,6 +28,7 @@ constexpr Switch kSwitches[] = {
     {"CLORA_SELF_TEST", "0", "fast kernels are used without their self-tests"},
     {"CLORA_POOL", "exact",
      "each tensor gets its own memory object, as tools that check memory need"},
+    {"CLORA_WEIGHT_COPIES", "0", "GPUs convert weights to bf16 in each product of many rows"},
     {"CLORA_WRAP_FILES", "0", "CPU devices copy the weights instead of reading the mapped file"},
 };
 
