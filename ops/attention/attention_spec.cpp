@@ -142,7 +142,7 @@ std::int32_t narrow(std::int64_t n) {
   if (n > std::numeric_limits<std::int32_t>::max()) {
     fail(ErrorCode::unsupported, "attention: sizes must be below 2^31, got {}; use fewer rows", n);
   }
-  return static_cast<std::int32_t>(n);
+  return i32(n);
 }
 
 AttentionSpec checked_spec(std::string_view op, Context& context, const AttentionInputs& inputs) {
