@@ -194,6 +194,18 @@ bool reads_vec4s(const AttentionSpec& spec, const AttentionInputs& inputs) {
          });
 }
 
+std::vector<Argument> AttentionForward::arguments() const {
+  return {y,
+          logs_or_y(),
+          in.q,
+          in.k,
+          in.v,
+          in.first,
+          in.last,
+          spec.problem(in.scale),
+          std::int32_t{keeps_log_sum_exp()}};
+}
+
 void append_bias(std::vector<Argument>& arguments, const AttentionInputs& inputs) {
   if (inputs.bias.empty()) return;
   arguments.emplace_back(inputs.bias);
