@@ -87,7 +87,7 @@ void record_adamw(Batch& batch, const AdamwTensors& tensors, const Tensor& grad_
       partials, tensors.gradients, n);
   batch.launch({kernel("adamw_update"), spec.update, {14 * count, 28 * count}, "adamw/update"}, p,
                tensors.first_moment, tensors.second_moment, grad_norm, tensors.gradients,
-               tensors.settings, partials, static_cast<std::int32_t>(spec.partials), n);
+               tensors.settings, partials, i32(spec.partials), n);
 }
 
 }  // namespace clora

@@ -81,7 +81,7 @@ void record_sample(Batch& batch, const Tensor& token, const Tensor& seen, const 
   const Cost greedy{static_cast<double>(vocabulary), 4.0 * static_cast<double>(vocabulary)};
   batch.launch({batch.context().kernel(spec.file, "sample", spec.defines), spec.grid, greedy,
                 "sample/token"},
-               token, seen, settings, weights, logits, static_cast<std::int32_t>(vocabulary));
+               token, seen, settings, weights, logits, i32(vocabulary));
 }
 
 void record_logprobs(Batch& batch, const LogprobOutputs& outputs, const Tensor& logits,
@@ -110,8 +110,8 @@ void record_logprobs(Batch& batch, const LogprobOutputs& outputs, const Tensor& 
                 {passes * elements, 4 * passes * elements},
                 "sample/logprobs"},
                outputs.logprob, any ? outputs.top_ids : outputs.logprob,
-               any ? outputs.top_logprobs : outputs.logprob, logits, token,
-               static_cast<std::int32_t>(vocabulary), static_cast<std::int32_t>(top));
+               any ? outputs.top_logprobs : outputs.logprob, logits, token, i32(vocabulary),
+               i32(top));
 }
 
 }  // namespace clora

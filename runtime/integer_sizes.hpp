@@ -21,7 +21,8 @@ constexpr std::common_type_t<Value, Multiple> round_up(Value value, Multiple mul
   return divide_up(value, multiple) * static_cast<std::common_type_t<Value, Multiple>>(multiple);
 }
 
-// A size in the type which kernels take. REQUIRES: 0 <= size < 2^32, which ops check.
+// Sizes in the types that kernels take. REQUIRES: 0 <= size < 2^32, or 2^31, which ops check.
 constexpr std::uint32_t u32(std::int64_t size) { return static_cast<std::uint32_t>(size); }
+constexpr std::int32_t i32(std::int64_t size) { return static_cast<std::int32_t>(size); }
 
 }  // namespace clora

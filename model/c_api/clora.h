@@ -442,6 +442,9 @@ typedef struct clora_trainer_options {
   double weight_decay;
   double clip_norm; /* 0: off */
   uint32_t dropout_seed;
+  /* Weight of the loss that balances the load of experts, for models with experts, as transformers'
+   * router_aux_loss_coef. 0: off, whatever the model's config.json has. */
+  double router_aux_loss_coef;
 } clora_trainer_options;
 
 /* Trains the adapter's matrices with AdamW. options may be NULL. A session with the adapter
@@ -463,10 +466,12 @@ typedef struct clora_train_batch {
 
 typedef struct clora_step_result {
   size_t size;
-  int64_t step;     /* from 1 */
-  double loss;      /* mean over the labelled tokens, before the update */
-  int64_t tokens;   /* labelled */
-  double grad_norm; /* before clipping */
+  int64_t step;        /* from 1 */
+  double loss;         /* mean over the labelled tokens, before the update, +
+                          router_aux_loss_coef * balance_loss */
+  int64_t tokens;      /* labelled */
+  double grad_norm;    /* before clipping */
+  double balance_loss; /* of the load of experts, without its weight; 0 if that is 0 */
 } clora_step_result;
 
 /* Performs one optimiser step. If result is NULL, the step is enqueued and not waited for; the next

@@ -17,6 +17,7 @@ TrainerConfig config_of(const clora_trainer_options& options) {
   config.weight_decay = options.weight_decay;
   config.clip_norm = options.clip_norm;
   config.dropout_seed = options.dropout_seed;
+  config.router_aux_loss_coef = options.router_aux_loss_coef;
   require(config.beta1 > 0 && config.beta1 < 1 && config.beta2 > 0 && config.beta2 < 1 &&
               config.epsilon > 0 && config.weight_decay >= 0 && config.clip_norm >= 0,
           "clora_trainer_create: betas must be in (0, 1), epsilon above 0, weight_decay and "
@@ -74,6 +75,7 @@ void report(const StepResult& step, clora_step_result* result, std::string_view 
   value.loss = step.loss;
   value.tokens = step.tokens;
   value.grad_norm = step.grad_norm;
+  value.balance_loss = step.balance_loss;
   write_struct(result, value, who);
 }
 

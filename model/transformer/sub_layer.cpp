@@ -1,5 +1,7 @@
 #include "model/transformer/sub_layer.hpp"
 
+#include <type_traits>
+
 #include "model/transformer/attention_layer.hpp"
 #include "model/transformer/delta_net_layer.hpp"
 #include "model/transformer/experts_layer.hpp"
@@ -10,24 +12,14 @@
 namespace clora {
 namespace {
 
-std::unique_ptr<SubLayer> make(Recording& recording, const AttentionWeights& weights) {
-  return std::make_unique<AttentionLayer>(recording, weights);
-}
-std::unique_ptr<SubLayer> make(Recording& recording, const FeedForwardWeights& weights) {
-  return std::make_unique<FeedForwardLayer>(recording, weights);
-}
-std::unique_ptr<SubLayer> make(Recording& recording, const ExpertsWeights& weights) {
-  return std::make_unique<ExpertsLayer>(recording, weights);
-}
-std::unique_ptr<SubLayer> make(Recording& recording, const ShortConvWeights& weights) {
-  return std::make_unique<ShortConvLayer>(recording, weights);
-}
-std::unique_ptr<SubLayer> make(Recording& recording, const MlpWeights& weights) {
-  return std::make_unique<MlpLayer>(recording, weights);
-}
-
-std::unique_ptr<SubLayer> make(Recording& recording, const DeltaNetWeights& weights) {
-  return std::make_unique<DeltaNetLayer>(recording, weights);
+// The one of these layers that is constructed from such weights.
+template <class Layer, class... Others, class Weights>
+std::unique_ptr<SubLayer> make_of(Recording& recording, const Weights& weights) {
+  if constexpr (std::is_constructible_v<Layer, Recording&, const Weights&>) {
+    return std::make_unique<Layer>(recording, weights);
+  } else {
+    return make_of<Others...>(recording, weights);
+  }
 }
 
 // Of layers that keep nothing.
@@ -56,7 +48,12 @@ DType cache_type(const SubLayerSpec& layer, DType kv_cache_type) {
 }
 
 std::unique_ptr<SubLayer> make_sub_layer(Recording& recording, const SubLayerWeights& weights) {
-  return std::visit([&](const auto& f) { return make(recording, f); }, weights.f);
+  return std::visit(
+      [&](const auto& f) {
+        return make_of<AttentionLayer, DeltaNetLayer, ExpertsLayer, FeedForwardLayer, MlpLayer,
+                       ShortConvLayer>(recording, f);
+      },
+      weights.f);
 }
 
 }  // namespace clora

@@ -143,19 +143,10 @@ bool attention_cpu_passed(Context& context, const AttentionForward& forward) {
 
 void record_attention_cpu(Batch& batch, const AttentionForward& forward) {
   const AttentionSpec spec = forward.spec.for_cpus(false);
-  const AttentionInputs& in = forward.in;
   const std::int64_t blocks = divide_up(spec.T, AttentionSpec::kQueries);
-  std::vector<Argument> arguments{forward.y,
-                                  forward.logs_or_y(),
-                                  in.q,
-                                  in.k,
-                                  in.v,
-                                  in.first,
-                                  in.last,
-                                  spec.problem(in.scale),
-                                  std::int32_t{forward.keeps_log_sum_exp()},
-                                  spec.local(spec.forward_scratch())};
-  append_bias(arguments, in);
+  std::vector<Argument> arguments = forward.arguments();
+  arguments.emplace_back(spec.local(spec.forward_scratch()));
+  append_bias(arguments, forward.in);
   batch.record({spec.kernel(kAttentionCpu, "attention_forward_cpu"),
                 single_item_groups(static_cast<std::size_t>(spec.H * blocks)), spec.cost(),
                 "attention/forward"},
@@ -174,17 +165,18 @@ bool attention_bf16_cpu_passed(Context& context, const AttentionForward& forward
 
 void record_attention_bf16_cpu(Batch& batch, const AttentionForward& forward) {
   const AttentionSpec spec = forward.spec.for_cpus(true);
-  const AttentionInputs& in = forward.in;
   const std::int64_t heads = spec.forward_heads(), group_blocks = spec.forward_blocks();
   const std::int64_t blocks = divide_up(spec.T, AttentionSpec::kQueries);
   const std::int64_t groups =
       divide_up(blocks, group_blocks) * spec.G * divide_up(spec.H / spec.G, heads);
-  batch.launch(
+  std::vector<Argument> arguments = forward.arguments();
+  arguments.emplace_back(narrow(heads));
+  arguments.emplace_back(narrow(group_blocks));
+  arguments.emplace_back(spec.local(spec.forward_scratch()));
+  batch.record(
       {spec.kernel(kAttentionBf16Cpu, "attention_forward_bf16_cpu"),
        single_item_groups(static_cast<std::size_t>(groups)), spec.cost(), "attention/forward"},
-      forward.y, forward.logs_or_y(), in.q, in.k, in.v, in.first, in.last, spec.problem(in.scale),
-      std::int32_t{forward.keeps_log_sum_exp()}, narrow(heads), narrow(group_blocks),
-      spec.local(spec.forward_scratch()));
+      std::move(arguments));
 }
 
 bool attention_backward_cpu_passed(Context& context, const AttentionBackward& backward) {

@@ -90,8 +90,7 @@ void record_attention_flash(Batch& batch, const AttentionForward& forward) {
   Launch launch = launch_of(spec, tile_of(spec, in), {in.q.type(), in.k.type(), y.type()},
                             kAttentionFlash, "attention_flash", "attention/forward");
   launch.cost = spec.cost();
-  batch.launch(std::move(launch), y, forward.logs_or_y(), in.q, in.k, in.v, in.first, in.last,
-               spec.problem(in.scale), std::int32_t{forward.keeps_log_sum_exp()});
+  batch.record(std::move(launch), forward.arguments());
 }
 
 // Intel's CPU runtime (2026.22) computes wrong sums of dq with the tiles; the cause is not known.

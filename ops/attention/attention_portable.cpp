@@ -31,17 +31,8 @@ void record_attention_portable(Batch& batch, const AttentionForward& forward) {
   const auto& [spec, y, log_sum_exp, in] = forward;
   (void)spec.local(2 * spec.E + spec.work_group());
   const LocalMemory row = spec.local(spec.E);
-  std::vector<Argument> arguments{y,
-                                  forward.logs_or_y(),
-                                  in.q,
-                                  in.k,
-                                  in.v,
-                                  in.first,
-                                  in.last,
-                                  spec.problem(in.scale),
-                                  std::int32_t{forward.keeps_log_sum_exp()},
-                                  row,
-                                  row};
+  std::vector<Argument> arguments = forward.arguments();
+  arguments.insert(arguments.end(), 2, row);
   append_bias(arguments, in);
   batch.record({spec.context.kernel(kAttentionPortable, "attention_forward",
                                     spec.defines(in.q.type(), y.type())),

@@ -142,7 +142,7 @@ std::int32_t narrow(std::int64_t n) {
   if (n > std::numeric_limits<std::int32_t>::max()) {
     fail(ErrorCode::unsupported, "attention: sizes must be below 2^31, got {}; use fewer rows", n);
   }
-  return static_cast<std::int32_t>(n);
+  return i32(n);
 }
 
 AttentionSpec checked_spec(std::string_view op, Context& context, const AttentionInputs& inputs) {
@@ -192,6 +192,18 @@ bool reads_vec4s(const AttentionSpec& spec, const AttentionInputs& inputs) {
          std::ranges::all_of(std::array{inputs.q, inputs.k, inputs.v}, [](const Tensor& t) {
            return t.offset_bytes() % bytes_of(t.type(), kFour) == 0;
          });
+}
+
+std::vector<Argument> AttentionForward::arguments() const {
+  return {y,
+          logs_or_y(),
+          in.q,
+          in.k,
+          in.v,
+          in.first,
+          in.last,
+          spec.problem(in.scale),
+          std::int32_t{keeps_log_sum_exp()}};
 }
 
 void append_bias(std::vector<Argument>& arguments, const AttentionInputs& inputs) {

@@ -88,6 +88,9 @@ struct AttentionForward {
   bool keeps_log_sum_exp() const { return !log_sum_exp.empty(); }
   // As a kernel argument: another tensor, which is not written, if it is empty.
   const Tensor& logs_or_y() const { return keeps_log_sum_exp() ? log_sum_exp : y; }
+  // With these the arguments of kernels begin that read q, k and v as they are: results, inputs,
+  // the problem, and whether log_sum_exp is kept.
+  std::vector<Argument> arguments() const;
 };
 
 // The same for one backward.

@@ -29,8 +29,7 @@ void record_attention_window(Batch& batch, const Tensor& y, const Tensor& first,
                 {{static_cast<std::size_t>(items), 1, 1}, {kGroup, 1, 1}},
                 {0, 12.0 * static_cast<double>(T)},
                 "attention window"},
-               y, first, last, static_cast<std::int32_t>(std::min(window, kWidest)),
-               static_cast<std::int32_t>(T));
+               y, first, last, i32(std::min(window, kWidest)), i32(T));
 }
 
 }  // namespace clora

@@ -9,6 +9,7 @@
 #include "ops/dispatch/variant_dispatch.hpp"
 #include "ops/experts/grouped_gemm_kernels.hpp"
 #include "ops/experts/grouped_problem.hpp"
+#include "ops/experts/routing_self_test.hpp"
 #include "ops/gemm/gemm_kernels.hpp"
 #include "runtime/integer_sizes.hpp"
 
@@ -64,17 +65,8 @@ void launch_product(Batch& batch, Launch launch, const GroupedProduct& p, const 
                shares...);
 }
 
-// Entries of `rows` rows of 5 experts, two of each row.
-Routing test_routing(SelfTest& test, std::int64_t rows) {
-  constexpr std::int64_t kExperts = 5;
-  Batch& batch = test.batch();
-  Routing routing =
-      make_routing({rows, kExperts, 2}, [&](Shape shape, DType type, std::string_view text) {
-        return batch.temporary(shape, type, text);
-      });
-  record_router(batch, routing, test.input({rows, kExperts}), RouterWeights::normalised);
-  return routing;
-}
+constexpr std::int64_t kTestExperts = 5;
+constexpr std::int64_t kTestUsed = 2;  // by a row
 
 void record_tiles(Batch& batch, const GroupedProduct& p, bool bf16) {
   Context& context = batch.context();
@@ -98,7 +90,7 @@ void record_tiles(Batch& batch, const GroupedProduct& p, bool bf16) {
 void test_tiles(SelfTest& test, const Tensor& w) {
   constexpr std::int64_t kRows = 31, kWidth = 256;
   Batch& batch = test.batch();
-  const Routing routing = test_routing(test, kRows);
+  const Routing routing = self_test_routing(test, {kRows, kTestExperts, kTestUsed});
   const ExpertMatrices matrices{
       test.weights({routing.plan.experts() * kWidth, kWidth}, w.type(), w.layout())};
   const Tensor y = test.output({routing.plan.slot_count(), kWidth});
@@ -133,7 +125,7 @@ void record_skinny(Batch& batch, const GroupedProduct& p, IntegerDots dots) {
 // Experts of one row, of several, and of more than are multiplied at once.
 void test_skinny(SelfTest& test, const Tensor& w) {
   constexpr std::int64_t kRows = 9, kWidth = 256;
-  const Routing routing = test_routing(test, kRows);
+  const Routing routing = self_test_routing(test, {kRows, kTestExperts, kTestUsed});
   const ExpertMatrices matrices{
       test.weights({routing.plan.experts() * kWidth, kWidth}, w.type(), w.layout())};
   record_grouped_gemm(test.batch(), test.output({routing.plan.slot_count(), kWidth}),

@@ -5,6 +5,7 @@
 #include "clora/ops/gemm/bf16_rows.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
 #include "ops/experts/grouped_gemm_kernels.hpp"
+#include "ops/experts/routing_self_test.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/integer_sizes.hpp"
 
@@ -50,11 +51,7 @@ void test_matrix(SelfTest& test, const GroupedProduct& p) {
   const std::int64_t rows = p.plan.tile == 128 ? 401 : 131;
   const std::int64_t columns = p.columns() % kAlignedColumns == 0 ? 264 : 261;
   Batch& batch = test.batch();
-  const Routing routing =
-      make_routing({rows, kExperts, 1}, [&](Shape shape, DType type, std::string_view name) {
-        return batch.temporary(shape, type, name);
-      });
-  record_router(batch, routing, test.input({rows, kExperts}), RouterWeights::normalised);
+  const Routing routing = self_test_routing(test, {rows, kExperts, 1});
   const std::int64_t slots = routing.plan.slot_count();
   const std::int64_t x_rows = p.rows == ExpertRows::of_entries ? rows : slots;
   const Shape each = p.backward ? Shape{kInputs, columns} : Shape{columns, kInputs};

@@ -5,6 +5,7 @@
 #include "clora/ops/quant/quant.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
 #include "ops/experts/grouped_gemm_kernels.hpp"
+#include "ops/experts/routing_self_test.hpp"
 #include "ops/gemm/gemm_kernels.hpp"
 #include "ops/hopper/ptx.hpp"
 #include "ops/launch_grids.hpp"
@@ -85,12 +86,7 @@ void test_ptx(SelfTest& test, const GroupedProduct& p, Plan plan) {
   constexpr std::int64_t kRows = 5, kExperts = 5, kRank = 5;
   const std::int64_t steps = p.k() % 8 == 0 ? 5 * 256 : 1283;
   const std::int64_t columns = p.w().layout() == Layout::packed ? 5 * kPackedRows : 67;
-  Batch& batch = test.batch();
-  const Routing routing =
-      make_routing({kRows, kExperts, 2}, [&](Shape shape, DType type, std::string_view text) {
-        return batch.temporary(shape, type, text);
-      });
-  record_router(batch, routing, test.input({kRows, kExperts}), RouterWeights::normalised);
+  const Routing routing = self_test_routing(test, {kRows, kExperts, 2});
   const std::int64_t slots = routing.plan.slot_count();
   const std::int64_t x_rows = p.rows == ExpertRows::of_entries ? kRows : slots;
   GroupedProduct small{.y = test.output({slots, columns}, p.y.type()),
@@ -104,7 +100,7 @@ void test_ptx(SelfTest& test, const GroupedProduct& p, Plan plan) {
     small.low_rank = {test.input({slots, kRank}), test.input({2 * kRank * columns}),
                       test.input({kExperts}, offsets), 0.5F};
   }
-  record(batch, small, plan, !makes_reference(batch.context()));
+  record(test.batch(), small, plan, !makes_reference(test.batch().context()));
 }
 
 }  // namespace

@@ -52,14 +52,13 @@ void record_contrastive_loss(Batch& batch, const Tensor& loss, const Tensor& dx,
   batch.launch(
       {batch.context().kernel(kFile, "contrastive_scores", defines), groups_of(group, texts),
        contrastive_cost(in.x.shape(), has_gradient), "contrastive/loss"},
-      loss, w, in.x, in.targets, has_gradient ? in.weight : in.x, in.scale,
-      static_cast<std::int32_t>(B), static_cast<std::int32_t>(D));
+      loss, w, in.x, in.targets, has_gradient ? in.weight : in.x, in.scale, i32(B), i32(D));
   if (!has_gradient) return;
   batch.launch({batch.context().kernel(kFile, "contrastive_gradient", defines),
                 {{static_cast<std::size_t>(round_up(D, kGroup)), texts, 1}, {kGroup, 1, 1}},
                 {},
                 "contrastive/gradient"},
-               dx, w, in.x, static_cast<std::int32_t>(B), static_cast<std::int32_t>(D));
+               dx, w, in.x, i32(B), i32(D));
 }
 
 }  // namespace clora

@@ -5,6 +5,7 @@
 #include "ops/dispatch/soft_cap_define.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/fail.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {
@@ -73,7 +74,7 @@ void record_cross_entropy(Batch& batch, const Tensor& loss, const Tensor& dlogit
   require_any_activation(op, "logits", logits, logits.shape());
   require_tensor(op, "loss", loss, {rows});
   require_tensor(op, "targets", targets, {rows}, DType::i32);
-  const auto vocabulary = static_cast<std::int32_t>(logits.shape()[1]);
+  const auto vocabulary = i32(logits.shape()[1]);
   std::vector<Argument> arguments{loss};
   const bool gradient = !dlogits.empty();
   const std::string_view function = gradient ? "cross_entropy_gradient" : "cross_entropy_loss";

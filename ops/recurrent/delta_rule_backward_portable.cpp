@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "ops/recurrent/delta_rule_portable.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {
@@ -76,14 +77,14 @@ class Backward {
     const std::int64_t heads = in_.heads.key_heads;
     batch_.launch(
         launch_of("delta_rule_scatter", rows_, plan_.row_groups(heads), "delta_rule/scatter"),
-        d.dqkv, of, in_.qkv, padded_, static_cast<std::int32_t>(begin), scale);
+        d.dqkv, of, in_.qkv, padded_, i32(begin), scale);
   }
 
   Batch& batch_;
   const DeltaRulePlan& plan_;
   const DeltaRuleInputs& in_;
-  const std::int32_t rows_ = static_cast<std::int32_t>(in_.qkv.shape()[0]);
-  const std::int32_t padded_ = static_cast<std::int32_t>(plan_.padded_rows());
+  const std::int32_t rows_ = i32(in_.qkv.shape()[0]);
+  const std::int32_t padded_ = i32(plan_.padded_rows());
   DeltaRuleScratch scratch_;
   Gradients d_;
 };

@@ -12,8 +12,6 @@
 namespace clora {
 namespace {
 
-std::int32_t narrow(std::int64_t size) { return static_cast<std::int32_t>(size); }
-
 constexpr std::string_view kRows = "delta_rule_rows.cl";
 constexpr std::int64_t kChunk = 64;    // CHUNK of delta_rule_matrix.clh
 constexpr std::int64_t kPad = 64;      // of K_PAD and V_PAD
@@ -107,8 +105,8 @@ class MatrixCall {
     return {count, dim, round_up(dim, kPad)};
   }
   float key_scale() const { return 1.0F / std::sqrt(static_cast<float>(heads().key_dim)); }
-  std::int32_t rows() const { return narrow(in_.qkv.shape()[0]); }
-  std::int32_t padded() const { return narrow(padded_); }
+  std::int32_t rows() const { return i32(in_.qkv.shape()[0]); }
+  std::int32_t padded() const { return i32(padded_); }
   std::int64_t chunks() const { return padded_ / kChunk; }
   std::int64_t slices() const { return value().pad / tile_.slice; }
 
@@ -158,13 +156,13 @@ class MatrixCall {
     const Tensor out = scratch({of.count, padded_, of.pad}, name);
     Launch launch = rows_launch("gather", of, grid_of(of));
     launch.cost.bytes = 2.0 * static_cast<double>(out.bytes());
-    batch_.launch(std::move(launch), out, x, rows(), padded(), narrow(x.shape()[1]), narrow(begin),
-                  narrow(of.count), scale);
+    batch_.launch(std::move(launch), out, x, rows(), padded(), i32(x.shape()[1]), i32(begin),
+                  i32(of.count), scale);
     return out;
   }
   void scatter(const Tensor& dx, const Tensor& d, std::int64_t begin, float scale) {
     batch_.launch(rows_launch("scatter", key(), grid_of(key())), dx, d, in_.qkv, rows(), padded(),
-                  narrow(in_.qkv.shape()[1]), narrow(begin), narrow(heads().key_heads), scale);
+                  i32(in_.qkv.shape()[1]), i32(begin), i32(heads().key_heads), scale);
   }
 
   Batch& batch_;

@@ -40,8 +40,8 @@ void record_output(Batch& batch, const DeltaRulePlan& plan, const Tensor& y,
                 {},
                 "delta_rule/output"};
   launch.cost = delta_rule_cost(T, in.heads, y.type());
-  batch.launch(std::move(launch), y, s.scores, s.q, s.k, s.u, s.states, s.gates, in.rows,
-               static_cast<std::int32_t>(T), static_cast<std::int32_t>(plan.padded_rows()));
+  batch.launch(std::move(launch), y, s.scores, s.q, s.k, s.u, s.states, s.gates, in.rows, i32(T),
+               i32(plan.padded_rows()));
 }
 
 void record_step(Batch& batch, const Tensor& y, const Tensor& state, const DeltaRuleInputs& in) {
@@ -96,7 +96,6 @@ Tensor record_delta_rule_gather(Batch& batch, const DeltaRulePlan& plan,
                 {0, static_cast<double>(out.bytes()) * 2},
                 "delta_rule/gather"};
   const Shape& shape = gather.x.shape();
-  const auto i32 = [](std::int64_t size) { return static_cast<std::int32_t>(size); };
   batch.launch(std::move(launch), out, gather.x, i32(shape[0]), i32(rows), i32(shape[1]),
                i32(gather.begin), i32(gather.heads), i32(gather.width), i32(gather.pad),
                gather.scale);
@@ -109,8 +108,8 @@ DeltaRuleScratch record_delta_rule_states(Batch& batch, const DeltaRulePlan& pla
   const DeltaRuleHeads& heads = in.heads;
   const std::int64_t H = heads.value_heads, P = plan.padded_rows();
   const std::int64_t K = plan.key_pad(), V = plan.value_pad(), N = plan.chunks();
-  const auto rows = static_cast<std::int32_t>(in.qkv.shape()[0]);
-  const auto padded = static_cast<std::int32_t>(P);
+  const auto rows = i32(in.qkv.shape()[0]);
+  const auto padded = i32(P);
   const auto make = [&](Shape shape, std::string_view name) {
     return batch.temporary(shape, DType::f32, name);
   };

@@ -80,7 +80,7 @@ void record(Batch& batch, Launch launch, std::vector<Argument> arguments, const 
   arguments.emplace_back(conv.taps);
   if (!conv.bias.empty()) arguments.emplace_back(conv.bias);
   arguments.emplace_back(rows.of_rows);
-  arguments.emplace_back(static_cast<std::int32_t>(rows.x.shape()[0]));
+  arguments.emplace_back(i32(rows.x.shape()[0]));
   const std::int64_t vec = vec_size_of(batch.context(), conv, rows.x.type());
   arguments.emplace_back(u32(conv.taps.shape()[1] / vec));
   batch.record(std::move(launch), std::move(arguments));

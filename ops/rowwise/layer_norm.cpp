@@ -2,6 +2,7 @@
 
 #include "ops/activations.hpp"
 #include "ops/dispatch/variant_launch.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {
@@ -57,7 +58,7 @@ void record_layer_norm(Batch& batch, const Tensor& y, const Tensor& x, const Ten
   require_any_activation("layer_norm", "y", y, x.shape());
   require_apart_or_alike("layer_norm", "y", y, x);
   const std::int64_t rows = x.shape().rows();
-  const auto width = static_cast<std::int32_t>(x.shape().last());
+  const auto width = i32(x.shape().last());
   const VariantKernel kernel =
       kernel_of("layer_norm", "layer_norm_forward", {{"X_TYPE", x.type()}, {"Y_TYPE", y.type()}});
   Launch launch = rows_launch(batch.context(), kernel, rows, width, test_forward,
@@ -80,7 +81,7 @@ void record_layer_norm_backward(Batch& batch, const Tensor& dx, const Tensor& dy
   const Tensor& added = has_residual ? residual : dx;  // a kernel argument must not be null
   const std::int32_t adds = has_residual ? 1 : 0;
   const std::int64_t rows = x.shape().rows();
-  const auto width = static_cast<std::int32_t>(x.shape().last());
+  const auto width = i32(x.shape().last());
   const VariantKernel kernel =
       kernel_of("layer_norm", "layer_norm_backward",
                 {{"X_TYPE", x.type()}, {"DY_TYPE", dy.type()}, {"DX_TYPE", dx.type()}});

@@ -7,6 +7,7 @@
 #include "ops/dispatch/variant_launch.hpp"
 #include "ops/tensor_overlap.hpp"
 #include "runtime/fail.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {
@@ -155,7 +156,7 @@ void record_rms_norm(Batch& batch, const Tensor& y, const Tensor& x, const Tenso
   const bool adds = !addend.x0.empty();
   const auto added = adds ? std::optional(addend.x0.type()) : std::nullopt;
   const std::int64_t rows = x.shape().rows();
-  const auto width = static_cast<std::int32_t>(x.shape().last());
+  const auto width = i32(x.shape().last());
   const VariantKernel kernel = forward_kernel(x.type(), y.type(), added);
   Launch launch =
       rows_launch(batch.context(), kernel, rows, width, adds ? test_forward_add : test_forward,
@@ -179,7 +180,7 @@ void record_rms_norm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, 
                                    .rounds = rounds,
                                    .y = recompute ? std::optional(also.y.type()) : std::nullopt};
   const std::int64_t rows = x.shape().rows();
-  const auto width = static_cast<std::int32_t>(x.shape().last());
+  const auto width = i32(x.shape().last());
   const bool in_place = adds && same_begin(dx, residual);
   const VariantKernel kernel = backward_kernel(types, adds, in_place);
   const SelfTestRecord self_test = [recompute](SelfTest& test) { test_backward(test, recompute); };

@@ -8,6 +8,7 @@
 #include "ops/dispatch/variant_launch.hpp"
 #include "ops/tensor_overlap.hpp"
 #include "runtime/fail.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {
@@ -48,7 +49,7 @@ struct Rotation {
   RopeDirection direction;
 
   // Pairs of a head that are rotated.
-  std::int32_t half_dim() const { return static_cast<std::int32_t>(table.shape()[1]); }
+  std::int32_t half_dim() const { return i32(table.shape()[1]); }
   float sign() const { return direction == RopeDirection::forward ? 1.0F : -1.0F; }
   std::int32_t stride() const { return layout == RopeLayout::half_split ? 1 : 2; }
   std::int32_t partner() const { return layout == RopeLayout::half_split ? half_dim() : 1; }
@@ -73,9 +74,8 @@ void record_cpu(Batch& batch, const VariantKernel& kernel, const RopeTensors& t,
   launch.cost = rope_cost(t.x.shape());
   launch.label = rotation.label();
   batch.launch(std::move(launch), t.y, t.x, rotation.positions, table_of(t.table, rotation), tokens,
-               static_cast<std::int32_t>(t.x.shape()[1]),
-               static_cast<std::int32_t>(t.x.shape().last()), rotation.half_dim(),
-               rotation.stride(), rotation.partner(), rotation.sign());
+               i32(t.x.shape()[1]), i32(t.x.shape().last()), rotation.half_dim(), rotation.stride(),
+               rotation.partner(), rotation.sign());
 }
 
 std::uint32_t narrow_pairs(std::int64_t pairs) {

@@ -2,6 +2,7 @@
 
 #include "ops/activations.hpp"
 #include "ops/dispatch/variant_launch.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {
@@ -48,7 +49,7 @@ void record_softmax(Batch& batch, const Tensor& y, const Tensor& x) {
   require_any_activation("softmax", "y", y, x.shape());
   require_apart_or_alike("softmax", "y", y, x);
   const std::int64_t rows = x.shape().rows();
-  const auto width = static_cast<std::int32_t>(x.shape().last());
+  const auto width = i32(x.shape().last());
   const VariantKernel kernel =
       kernel_of("softmax", "softmax_forward", {{"X_TYPE", x.type()}, {"Y_TYPE", y.type()}});
   Launch launch = rows_launch(batch.context(), kernel, rows, width, test_forward,
@@ -65,7 +66,7 @@ void record_softmax_backward(Batch& batch, const Tensor& dx, const Tensor& dy, c
   require_apart_or_alike("softmax", "dx", dx, dy);
   require_apart_or_alike("softmax", "dx", dx, y);
   const std::int64_t rows = y.shape().rows();
-  const auto width = static_cast<std::int32_t>(y.shape().last());
+  const auto width = i32(y.shape().last());
   const VariantKernel kernel =
       kernel_of("softmax", "softmax_backward",
                 {{"Y_TYPE", y.type()}, {"DY_TYPE", dy.type()}, {"DX_TYPE", dx.type()}});

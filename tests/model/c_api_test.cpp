@@ -8,6 +8,7 @@
 #include <limits>
 #include <regex>
 #include <set>
+#include <span>
 #include <sstream>
 #include <thread>
 
@@ -16,6 +17,7 @@
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_chat_model.hpp"
+#include "tests/support/tiny_models.hpp"
 
 namespace clora {
 namespace {
@@ -351,6 +353,52 @@ TEST_F(OpenCApi, RefusesTrainingBatchesThatDoNotFit) {
   expect_error(clora_trainer_step(trainer, &batch, -1, nullptr), CLORA_INVALID_ARGUMENT,
                "learning rate");
   clora_trainer_release(trainer);
+  clora_adapter_release(adapter);
+}
+
+// The result of one step with the coefficient, which changes nothing (the learning rate is 0).
+clora_step_result balanced_step(clora_adapter* adapter, std::span<const std::int32_t> ids,
+                                double coefficient) {
+  clora_trainer* trainer = nullptr;
+  clora_trainer_options options = clora_trainer_options_init();
+  options.router_aux_loss_coef = coefficient;
+  clora_train_batch batch = clora_train_batch_init();
+  batch.ids = ids.data();
+  batch.id_count = ids.size();
+  clora_step_result result = clora_step_result_init();
+  EXPECT_EQ(clora_trainer_create(adapter, &options, &trainer), CLORA_OK) << clora_last_error();
+  EXPECT_EQ(clora_trainer_step(trainer, &batch, 0, &result), CLORA_OK) << clora_last_error();
+  clora_trainer_release(trainer);
+  return result;
+}
+
+TEST_F(OpenCApi, TrainingBalancesTheLoadOfExpertsWithTheWeightThatIsSet) {
+  test::write_tiny_model(folder_ / "mixtral", test::tiny_config("Mixtral"));
+  clora_model* model = nullptr;
+  clora_adapter* adapter = nullptr;
+  ASSERT_EQ(clora_model_load(context_, (folder_ / "mixtral").string().c_str(), nullptr, &model),
+            CLORA_OK)
+      << clora_last_error();
+  ASSERT_EQ(clora_adapter_create(model, nullptr, &adapter), CLORA_OK) << clora_last_error();
+  const std::array<std::int32_t, 7> ids{1, 5, 9, 33, 2, 60, 11};
+  const clora_step_result without = balanced_step(adapter, ids, 0);
+  const clora_step_result with = balanced_step(adapter, ids, 0.5);
+  EXPECT_EQ(without.balance_loss, 0);
+  EXPECT_GT(with.balance_loss, 1);
+  EXPECT_NEAR(with.loss, without.loss + 0.5 * with.balance_loss, 1e-6 * with.loss);
+  clora_adapter_release(adapter);
+  clora_model_release(model);
+}
+
+TEST_F(OpenCApi, TrainingWithoutExpertsBalancesNothing) {
+  clora_adapter* adapter = nullptr;
+  clora_trainer* trainer = nullptr;
+  clora_trainer_options options = clora_trainer_options_init();
+  options.router_aux_loss_coef = 0.01;
+  ASSERT_EQ(clora_adapter_create(model_, nullptr, &adapter), CLORA_OK) << clora_last_error();
+  expect_error(clora_trainer_create(adapter, &options, &trainer), CLORA_INVALID_ARGUMENT,
+               "`router_aux_loss_coef` balances the load of experts, but the model has none");
+  EXPECT_EQ(trainer, nullptr);
   clora_adapter_release(adapter);
 }
 

@@ -25,11 +25,6 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::Not;
 
-ModelConfig tiny_config(std::string_view name) {
-  const auto models = test::tiny_models();
-  return std::ranges::find(models, name, &test::TinyModel::name)->config;
-}
-
 // The keys of a Qwen3-MoE with four layers.
 json qwen_keys() {
   return {{"model_type", "qwen3_moe"},
@@ -96,7 +91,7 @@ TEST(ExpertsConfig, RefusesSizesThatAreImpossibleAndNoiseOfTheRouter) {
 
 TEST(ExpertsConfig, IsWrittenAsItIsRead) {
   for (const char* name : {"Qwen3Moe", "Mixtral"}) {
-    const ModelConfig config = tiny_config(name);
+    const ModelConfig config = test::tiny_config(name);
     const std::string text = json_text(to_hugging_face_json(config), 2);
     EXPECT_EQ(from_hugging_face(json::parse(text), "config.json").blocks, config.blocks) << name;
   }
@@ -114,7 +109,7 @@ TEST(ExpertsFiles, NameAStackOfAnotherNumberOfExperts) {
 
 TEST(ExpertsFiles, RefuseExpertsOfDifferentTypes) {
   const test::TemporaryFolder folder;
-  test::write_tiny_model(folder.path(), tiny_config("Mixtral"));
+  test::write_tiny_model(folder.path(), test::tiny_config("Mixtral"));
   std::vector<StoredTensor> tensors;
   std::vector<std::vector<std::byte>> bytes;
   const SafetensorsFile file = SafetensorsFile::open(folder / "model.safetensors");
@@ -137,7 +132,7 @@ TEST(ExpertsFiles, RefuseExpertsOfDifferentTypes) {
 class Experts : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    test::write_tiny_model(folder_ / "model", tiny_config(GetParam()));
+    test::write_tiny_model(folder_ / "model", test::tiny_config(GetParam()));
     open_ = std::make_unique<test::OpenModel>(folder_ / "model");
   }
   const ModelConfig& config() const { return open_->model.config(); }
@@ -244,7 +239,7 @@ TEST_P(Experts, BalanceTheirLoadWithTheSameWeightInAnyNumberOfMicroBatches) {
 
 TEST(ExpertsTraining, RefusesToBalanceAModelWithoutExperts) {
   const test::TemporaryFolder folder;
-  test::write_tiny_model(folder.path(), tiny_config("Llama"));
+  test::write_tiny_model(folder.path(), test::tiny_config("Llama"));
   test::OpenModel open(folder.path());
   Adapter adapter(open.model.context(), adapter_sites(open.model.config()), {.rank = 2});
   CLORA_EXPECT_ERROR(Trainer(open.model, adapter, {.router_aux_loss_coef = 0.01}),

@@ -1,5 +1,6 @@
 #include "tests/support/tiny_models.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -98,6 +99,11 @@ std::vector<TinyModel> tiny_models() {
                              {"linear_key_head_dim", 5},
                              {"linear_value_head_dim", 6},
                              {"partial_rotary_factor", 0.5}})}};
+}
+
+ModelConfig tiny_config(std::string_view name) {
+  const std::vector<TinyModel> models = tiny_models();
+  return std::ranges::find(models, name, &TinyModel::name)->config;
 }
 
 void write_tiny_model(const std::filesystem::path& folder, const ModelConfig& config, DType type,

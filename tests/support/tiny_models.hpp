@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "clora/model/configuration/model_config.hpp"
@@ -22,6 +23,8 @@ struct TinyModel {
 // with normalised weights), LFM2 (a short convolution with biases) and Qwen3.5 (Gated DeltaNet,
 // gated attention).
 std::vector<TinyModel> tiny_models();
+// That of a name above.
+ModelConfig tiny_config(std::string_view name);
 
 // Writes config.json and model.safetensors (f32 or bf16) with weights derived from a seed. The
 // blocks follow from the other sizes of `config`, which a caller may change.

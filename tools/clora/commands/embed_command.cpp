@@ -38,8 +38,8 @@ constexpr std::size_t kTextsAtOnce = 1024;
 
 struct Options {
   CommonOptions common;
-  std::string adapter, data, out, key = "text", prefix, pooling;
-  bool has_prefix = false;
+  std::string adapter, data, out, key = "text", pooling;
+  std::optional<std::string> prefix;  // in place of that of the model's files
   std::optional<bool> normalises;
   std::int64_t max_length = 0;
 };
@@ -62,7 +62,7 @@ Settings settings_of(const Options& options, const ModelConfig& model) {
     if (prompt != files->prompts.end()) settings.prefix = prompt->second;
   }
   if (options.normalises) settings.embedder.normalises = *options.normalises;
-  if (options.has_prefix) settings.prefix = options.prefix;
+  if (options.prefix) settings.prefix = *options.prefix;
   if (options.max_length > 0) settings.max_length = options.max_length;
   return settings;
 }
@@ -198,10 +198,7 @@ void add_embed_command(CLI::App& program, Action& action) {
       ->transform(Integer(1, kMaxCount));
   add_run_options(*command, options->common);
   command->footer(kFooter);
-  command->callback([options, command, &action] {
-    options->has_prefix = command->count("--prefix") > 0;
-    action = [options] { return embed(*options); };
-  });
+  command->callback([options, &action] { action = [options] { return embed(*options); }; });
 }
 
 }  // namespace clora
