@@ -3,7 +3,8 @@
 //
 //   decode_heads      h = rms_norm(x);  q, k, v = h w^T + bias;  q, k rotated;  k, v to the cache
 //   decode_head_norms q, k normalised and then rotated, if the model has norms of heads
-//   (attention_decode.cl)                y = attention(q, keys, values)
+//   (attention_decode.cl)                y = attention(q, keys, values), with soft-capped scores
+//                     if the model has them
 //   decode_residual   x += multiplier y w_o^T
 //   decode_gates      h = rms_norm(x);  hidden = silu(h w_gate^T) (h w_up^T), or gelu (-D GELU)
 //   decode_residual   x += multiplier hidden w_down^T

@@ -46,7 +46,6 @@ const char* refusal_of(Recording& recording, const BlockWeights& block) {
   const auto& attention = std::get<AttentionWeights>(block[0].f);
   const auto& feed_forward = std::get<FeedForwardWeights>(block[1].f);
   if (attention.spec.output_gate) return "attention's output has a gate";
-  if (attention.spec.soft_cap != 0) return "scores are soft-capped";
   if (attention.spec.rope && attention.spec.rope->temperature) {
     return "queries are multiplied by their position";
   }
@@ -85,6 +84,7 @@ const char* refusal_of(const BlockWeights& block, const BlockWeights& first) {
     return "blocks have different heads";
   }
   if (attention.spec.scale != shared.spec.scale) return "blocks have different scales of scores";
+  if (attention.spec.soft_cap != shared.spec.soft_cap) return "blocks have different soft caps";
   if (attention.q_norm.empty() != shared.q_norm.empty() ||
       block[0].post_norm.empty() != first[0].post_norm.empty()) {
     return "blocks have different norms";
@@ -182,6 +182,7 @@ std::variant<DecodeLayers, std::string> decode_layers_of(Recording& recording) {
                       .heads = shared.heads,
                       .epsilon = recording.epsilon(),
                       .scale = scale_of_scores(shared),
+                      .soft_cap = static_cast<float>(shared.soft_cap),
                       .multiplier = first[0].multiplier,
                       .function = std::get<FeedForwardWeights>(first[1].f).spec.function};
   for (const BlockWeights& block : blocks) decode.layers.push_back(decode_layer(recording, block));

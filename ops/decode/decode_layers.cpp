@@ -13,6 +13,7 @@
 #include "ops/activations.hpp"
 #include "ops/decode/decode_layers_dispatch.hpp"
 #include "ops/decode/decode_layers_table.hpp"
+#include "ops/dispatch/soft_cap_define.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -122,7 +123,8 @@ void attend(Batch& batch, const Tensor& x, const DecodeLayer& l, const DecodeLay
                     .v = l.value_cache,
                     .first = l.first,
                     .last = decode.last,
-                    .scale = decode.scale});
+                    .scale = decode.scale,
+                    .soft_cap = decode.soft_cap});
   add_output(batch, x, y.reshape({1, s.H * s.E}), l.o, l.loras[3], l.attention_post_norm, decode);
 }
 
@@ -147,6 +149,7 @@ void require_decode_layers(const Tensor& x, const DecodeLayers& decode) {
   for (const DecodeLayer& layer : decode.layers) require_layer(layer, s);
   require_tensor(op, "position", decode.position, {1}, DType::i32);
   require_tensor(op, "last", decode.last, {1}, DType::i32);
+  require_soft_cap(op, decode.soft_cap);
 }
 
 void record_decode_layers_unfused(Batch& batch, const Tensor& x, const DecodeLayers& decode) {

@@ -52,7 +52,8 @@ struct DecodeLayers {
   Tensor position, last;   // [1] i32: the row's position, and the last key that it attends to
   std::int64_t heads = 0;  // H
   float epsilon = 0;
-  float scale = 0;  // of scores
+  float scale = 0;     // of scores
+  float soft_cap = 0;  // of scores (AttentionInputs); 0: none
   float multiplier = 1;
   GateFunction function = GateFunction::silu;
 };

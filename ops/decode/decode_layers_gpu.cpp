@@ -6,6 +6,7 @@
 #include "clora/ops/quant/quant.hpp"
 #include "ops/decode/decode_layers_table.hpp"
 #include "ops/dispatch/co_resident_groups.hpp"
+#include "ops/dispatch/soft_cap_define.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
 #include "ops/hopper/ptx.hpp"
 #include "ops/launch_grids.hpp"
@@ -103,6 +104,7 @@ Defines defines_of(Context& context, const DecodeLayers& decode) {
   defines.set("GROUP", group).set("D", s.D).set("F", s.F).set("H", s.H).set("G", s.G);
   defines.set("E", s.E).set("SPLITS", splits_of(device, s)).set("MAX_LAYERS", s.layers);
   defines.set("MAX_RANKS", max_ranks(decode)).set("ROPE_WIDTH", s.W);
+  define_soft_cap(defines, decode.soft_cap);
   if (s.head_norms) defines.set("HEAD_NORMS");
   if (s.post_norms) defines.set("POST_NORMS");
   if (decode.function == GateFunction::gelu) defines.set("GELU");

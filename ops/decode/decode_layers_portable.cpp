@@ -256,7 +256,8 @@ class Recorder {
                       .v = l.value_cache,
                       .first = l.first,
                       .last = decode_.last,
-                      .scale = decode_.scale});
+                      .scale = decode_.scale,
+                      .soft_cap = decode_.soft_cap});
     add_residual(l.o, l.loras[3], row.y, at.attention_post_norm);
   }
 

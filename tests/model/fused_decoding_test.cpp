@@ -105,7 +105,6 @@ class FusedDecodingTest : public testing::TestWithParam<test::FamilyModel> {
   // Models whose blocks have no such form, and why.
   static std::string refusal() {
     const std::map<std::string, std::string> refusals{
-        {"gemma2", "scores are soft-capped"},
         {"lfm2", "a block is not attention and a gated feed-forward"},
         {"llama", "a layer other than q, k and v has a bias"},
         {"mixtral", "a block is not attention and a gated feed-forward"},

@@ -58,6 +58,7 @@ constexpr Option kOptions[] = {
        for (DecodeLayer& layer : layers.decode.layers) layer.rope_table = {};
      }},
     {"a multiplier", [](Layers& layers) { layers.decode.multiplier = 0.6F; }},
+    {"capped scores", [](Layers& layers) { layers.decode.soft_cap = 0.4F; }},
     {"gelu", [](Layers& layers) { layers.decode.function = GateFunction::gelu; }},
     {"a window", [](Layers& layers) { layers.decode.layers.front().first = layers.decode.last; }},
     {"caches of bf16", [](Layers& layers) { layers.store_caches_as(DType::bf16); }},
@@ -188,7 +189,10 @@ TEST_F(OneLaunch, PassesItsSelfTest) {
     for (const GateFunction function : {GateFunction::silu, GateFunction::gelu}) {
       Layers layers(*tested.context, kSmall, type, {3, 0});
       layers.decode.function = function;
-      EXPECT_TRUE(decodes_in_one_launch(*tested.context, layers.decode)) << name_of(type);
+      for (const float soft_cap : {50.0F, 0.0F}) {
+        layers.decode.soft_cap = soft_cap;
+        EXPECT_TRUE(decodes_in_one_launch(*tested.context, layers.decode)) << name_of(type);
+      }
       layers.store_caches_as(DType::bf16);
       EXPECT_TRUE(decodes_in_one_launch(*tested.context, layers.decode)) << name_of(type);
     }
@@ -603,6 +607,7 @@ TEST_P(DecodeLayersTest, RefusesTensorsThatDoNotFit) {
   EXPECT_THAT(
       error([](DecodeLayers& d) { d.layers[2].attention_post_norm = d.layers[0].input_norm; }),
       HasSubstr("all layers or none must have norms of heads, and of outputs"));
+  EXPECT_THAT(error([](DecodeLayers& d) { d.soft_cap = -1; }), HasSubstr("the soft cap must be 0"));
   EXPECT_THAT(error([](DecodeLayers& d) { d.layers.clear(); }), HasSubstr("at least one layer"));
 }
 

@@ -90,6 +90,7 @@ class RandomLayers {
     decode.layers.back().rope_table = {};
     decode.layers.back().first = decode.last;
     decode.scale = 0.3F;
+    decode.soft_cap = 0.7F;
     decode.multiplier = 0.6F;
     decode.function = GateFunction::gelu;
   }
