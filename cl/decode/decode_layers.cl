@@ -36,6 +36,7 @@
 //! clc: build GROUP=128 WEIGHT_TYPE=WEIGHT_BF16 KEY_TYPE=f16 ADAPTED
 //! clc: build GROUP=128 WEIGHT_TYPE=WEIGHT_F32 KEY_TYPE=f32 GELU
 //! clc: budget on gfx90a registers<=128 spills=0
+#include "decode/decode_head_pair.clh"
 #include "decode/decode_row.clh"
 #include "elements.clh"
 #include "group_reduce.clh"
@@ -200,22 +201,22 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_shrink(
   if (place.lane == 0 && place.there) state[row.s + place.pair] = total.first;
 }
 
-// Offsets in state: norm of the layer's norm, bias of its biases of q, k and v, angles of its rope,
-// or 0: heads are not rotated here.
+// Offsets in state: norm of the layer's norm, bias of its biases of q, k and v, angles and
+// key_angles of the ropes of q and k, or 0: heads are not rotated here.
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_heads(
     __global float* state, __global const uchar* w_q, __global const uchar* w_k,
     __global const uchar* w_v,
     ADAPTER_ARGUMENT(u_q) ADAPTER_ARGUMENT(u_k) ADAPTER_ARGUMENT(u_v)
     __global STORED(KEY_TYPE)* keys, __global STORED(KEY_TYPE)* values, DecodeRow row RANKS_ARGUMENT, uint norm, uint bias, uint angles,
-    uint lanes) {
+    uint key_angles, uint lanes) {
   __local float scratch[3 * GROUP];
   const uint H = row.H, G = row.G, half_dim = row.E / 2;
   const Place place = place_of((H + 2 * G) * half_dim, lanes);
   const uint head = place.pair / half_dim;
   // clc: allow index-overflow of a number of pairs
-  const uint i = place.pair - head * half_dim;  // the pair in its head: one that rope rotates,
-  const int is_rotated = i < row.W / 2;         // or two neighbours
-  const uint column = is_rotated ? i : 2 * i, apart = is_rotated ? row.W / 2 : 1;
+  const uint i = place.pair - head * half_dim;
+  const PairInHead pair = pair_in_head(i, row.W);
+  const uint column = pair.first, apart = pair.apart;
   const int matrix = head < H ? 0 : head < H + G ? 1 : 2;
   const uint own = matrix == 0 ? head : matrix == 1 ? head - H : head - H - G;
   // clc: allow index-overflow of a number of rows
@@ -225,9 +226,10 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_heads(
   // clc: allow index-overflow of a number of rows
   __global const float* biases = state + bias + head * row.E + column;
   const float bias_a = biases[0], bias_b = biases[apart];
-  const int turns = matrix < 2 && is_rotated && angles > 0;
-  const float c = turns ? state[angles + 2 * i] : 1.0f;
-  const float s = turns ? state[angles + 2 * i + 1] : 0.0f;
+  const uint own_angles = matrix == 0 ? angles : key_angles;
+  const int turns = matrix < 2 && pair.is_rotated && own_angles > 0;
+  const float c = turns ? state[own_angles + 2 * i] : 1.0f;
+  const float s = turns ? state[own_angles + 2 * i + 1] : 0.0f;
   const uint position = (uint)(int)state[row.position];
   Sums sums = {0.0f, 0.0f, 0.0f};
 #ifdef ADAPTED
@@ -255,10 +257,11 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_heads(
   }
 }
 
-// norms: the offset in state of the norms of q's and then k's heads, [2, E]; angles: as above.
+// norms: the offset in state of the norms of q's and then k's heads, [2, E]; angles, key_angles: as
+// above.
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_head_norms(
     __global float* state, __global STORED(KEY_TYPE)* keys, DecodeRow row, uint norms,
-    uint angles) {
+    uint angles, uint key_angles) {
   __local float scratch[GROUP];
   const uint unit = (uint)get_group_id(0), item = (uint)get_local_id(0);
   const int is_q = unit < row.H;
@@ -269,16 +272,17 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_head_nor
   __global float* head = state + (is_q ? row.q + unit * E : row.k + (unit - row.H) * E);
   __global STORED(KEY_TYPE)* key = keys + ((size_t)position * row.G + unit - row.H) * E;
   __global const float* w = state + norms + (is_q ? 0 : E);
+  const uint own_angles = is_q ? angles : key_angles;
   float squares = 0.0f;
   for (uint e = item; e < E; e += GROUP) squares = fma(head[e], head[e], squares);
   const float scale = rsqrt(group_sum(squares, scratch) / (float)row.E + row.epsilon);
   for (uint i = item; i < E / 2; i += GROUP) {
-    const int is_rotated = i < row.W / 2;
-    const uint first = is_rotated ? i : 2 * i, second = first + (is_rotated ? row.W / 2 : 1);
+    const PairInHead pair = pair_in_head(i, row.W);
+    const uint first = pair.first, second = first + pair.apart;
     const float a = head[first] * scale * w[first], b = head[second] * scale * w[second];
-    const int turns = is_rotated && angles > 0;
-    const float c = turns ? state[angles + 2 * i] : 1.0f;
-    const float s = turns ? state[angles + 2 * i + 1] : 0.0f;
+    const int turns = pair.is_rotated && own_angles > 0;
+    const float c = turns ? state[own_angles + 2 * i] : 1.0f;
+    const float s = turns ? state[own_angles + 2 * i + 1] : 0.0f;
     const float at_first = a * c - b * s, at_second = a * s + b * c;
     if (is_q) {
       head[first] = at_first;

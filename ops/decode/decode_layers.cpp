@@ -32,6 +32,12 @@ void require_optional(std::string_view name, const Tensor& t, const Shape& shape
   if (!t.empty()) require_tensor("decode_layers", name, t, shape);
 }
 
+void require_rope_table(std::string_view name, const Tensor& table, const Sizes& s) {
+  if (table.empty()) return;
+  require(table.shape().rank() == 3, "decode_layers: {} must be f32 [P, {}, 2]", name, s.W / 2);
+  require_tensor("decode_layers", name, table, {table.shape()[0], s.W / 2, 2});
+}
+
 void require_layer(const DecodeLayer& l, const Sizes& s) {
   constexpr std::string_view op = "decode_layers";
   require_tensor(op, "input_norm", l.input_norm, {s.D});
@@ -44,10 +50,10 @@ void require_layer(const DecodeLayer& l, const Sizes& s) {
   require_matrix("up", l.up, s.F, s.D);
   require_matrix("down", l.down, s.D, s.F);
   require_tensor(op, "first", l.first, {1}, DType::i32);
-  if (!l.rope_table.empty()) {
-    require(l.rope_table.shape().rank() == 3, "{}: rope_table must be f32 [P, {}, 2]", op, s.W / 2);
-    require_tensor(op, "rope_table", l.rope_table, {l.rope_table.shape()[0], s.W / 2, 2});
-  }
+  require_rope_table("rope_table", l.rope_table, s);
+  require_rope_table("key_rope_table", l.key_rope_table, s);
+  require(!l.rope_table.empty() || l.key_rope_table.empty(),
+          "{}: a layer with a key_rope_table must have a rope_table", op);
   require_optional("q_bias", l.q_bias, {s.H * s.E});
   require_optional("k_bias", l.k_bias, {s.G * s.E});
   require_optional("v_bias", l.v_bias, {s.G * s.E});
@@ -77,13 +83,13 @@ void record_linear(Batch& batch, const Tensor& y, const Tensor& x, const LinearW
 }
 
 // Norms and rotates heads in place.
-void finish_heads(Batch& batch, const Tensor& heads, const Tensor& norm, const DecodeLayer& l,
+void finish_heads(Batch& batch, const Tensor& heads, const Tensor& norm, const Tensor& rope_table,
                   const DecodeLayers& decode) {
   const std::int64_t E = heads.shape()[2];
   const Tensor each = heads.reshape({heads.elements() / E, E});
   if (!norm.empty()) record_rms_norm(batch, each, each, norm, decode.epsilon);
-  if (l.rope_table.empty()) return;
-  record_rope(batch, heads, heads, decode.position, l.rope_table, RopeLayout::half_split,
+  if (rope_table.empty()) return;
+  record_rope(batch, heads, heads, decode.position, rope_table, RopeLayout::half_split,
               RopeDirection::forward);
 }
 
@@ -112,8 +118,8 @@ void attend(Batch& batch, const Tensor& x, const DecodeLayer& l, const DecodeLay
   const Tensor q = linear(0, h, l.q, l.q_bias, "q").reshape({1, s.H, s.E});
   const Tensor k = linear(1, h, l.k, l.k_bias, "k").reshape({1, s.G, s.E});
   const Tensor v = linear(2, h, l.v, l.v_bias, "v").reshape({1, s.G, s.E});
-  finish_heads(batch, q, l.q_norm, l, decode);
-  finish_heads(batch, k, l.k_norm, l, decode);
+  finish_heads(batch, q, l.q_norm, l.rope_table, decode);
+  finish_heads(batch, k, l.k_norm, key_rope_table_of(l), decode);
   record_cache_append(batch, l.key_cache, k, decode.position);
   record_cache_append(batch, l.value_cache, v, decode.position);
   const Tensor y = batch.temporary({1, s.H, s.E}, DType::f32, "attention");

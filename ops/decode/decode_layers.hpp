@@ -8,7 +8,8 @@
 //                    h = rms_norm(x)
 //                    x += multiplier post_norm(swiglu(h w_gate^T, h w_up^T) w_down^T)
 //
-// Biases, norms of heads and of outputs, and rope are optional.
+// Biases, norms of heads and of outputs, and rope are optional; ropes of queries and of keys may
+// differ.
 //
 // It can be one launch, with grid barriers between its parts: on pocl's threaded device, where
 // waking threads between hundreds of launches costs more than the products
@@ -38,6 +39,7 @@ struct DecodeLayer {
   Tensor key_cache, value_cache;                 // [S, G, E]: f32, bf16 or f16, in all layers one
   Tensor first;                                  // [1] i32: the first key that the row attends to
   Tensor rope_table = {};                        // [P, W / 2, 2], or empty: heads are not rotated
+  Tensor key_rope_table = {};                    // the same of keys; empty: rope_table
   Tensor q_bias = {}, k_bias = {}, v_bias = {};  // [H E], [G E], [G E] f32, or empty
   Tensor q_norm = {}, k_norm = {};               // [E], of each head; or empty
   Tensor attention_post_norm = {}, feed_forward_post_norm = {};  // [D], or empty

@@ -80,6 +80,7 @@ void test_layers(SelfTest& test, TestedProgram program, bool full) {
                              .value_cache = test.changed(test.input({S, G, E}, 1, cache_type)),
                              .first = test.input({1}, std::vector<std::int32_t>{1}),
                              .rope_table = test.input({S, full ? E / 4 : E / 2, 2}),
+                             .key_rope_table = full ? test.input({S, E / 4, 2}) : Tensor(),
                              .q_bias = optional(H * E),
                              .k_bias = optional(G * E),
                              .v_bias = optional(G * E),

@@ -142,7 +142,9 @@ void test_decode_gpu(SelfTest& test, const DecodeLayers& decode) {
   constexpr std::int64_t kRows = 40;
   std::int64_t S = kRows;
   for (const DecodeLayer& layer : decode.layers) {
-    if (!layer.rope_table.empty()) S = std::min(S, layer.rope_table.shape()[0]);
+    for (const Tensor& table : {layer.rope_table, key_rope_table_of(layer)}) {
+      if (!table.empty()) S = std::min(S, table.shape()[0]);
+    }
   }
   const std::vector<std::int32_t> position{static_cast<std::int32_t>(S - 1)};
   DecodeLayers probe = decode;

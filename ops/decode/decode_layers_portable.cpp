@@ -44,7 +44,7 @@ std::int64_t lanes_for(const Device& device, std::int64_t teams, std::int64_t st
 struct Constants {
   std::uint32_t input_norm, output_norm, biases, head_norms;
   std::uint32_t attention_post_norm, feed_forward_post_norm;
-  std::uint32_t angles;  // of the layer's rope; 0: none
+  std::uint32_t angles, key_angles;  // of the ropes of q and k; 0: none
 };
 
 // A tensor for all rows between the launches, for the angles of each rope, and for the layers'
@@ -89,7 +89,8 @@ class State {
                             .head_norms = constant(head_norms ? 2 * E : 0),
                             .attention_post_norm = constant(post_norms ? D : 0),
                             .feed_forward_post_norm = constant(post_norms ? D : 0),
-                            .angles = angles_of(layer.rope_table)});
+                            .angles = angles_of(layer.rope_table),
+                            .key_angles = angles_of(key_rope_table_of(layer))});
     }
     fill(decode);
   }
@@ -236,19 +237,20 @@ class Recorder {
   void attend(const DecodeLayer& l, const Constants& at) {
     const std::int64_t H = sizes_.H, G = sizes_.G, E = sizes_.E;
     const DecodeRow& row = state_.row();
-    const std::uint32_t no_angles = 0;
-    multiply({.function = "decode_heads",
-              .weights = {l.q, l.k, l.v},
-              .loras = std::span(l.loras).subspan(0, 3),
-              .input = row.x,
-              .norm = at.input_norm,
-              .teams = (H + 2 * G) * E / 2,
-              .more = {at.input_norm, at.biases, sizes_.head_norms ? no_angles : at.angles},
-              .caches = {l.key_cache, l.value_cache}});
+    const bool rotates = !sizes_.head_norms;  // else the launch after this one does
+    multiply(
+        {.function = "decode_heads",
+         .weights = {l.q, l.k, l.v},
+         .loras = std::span(l.loras).subspan(0, 3),
+         .input = row.x,
+         .norm = at.input_norm,
+         .teams = (H + 2 * G) * E / 2,
+         .more = {at.input_norm, at.biases, rotates ? at.angles : 0U, rotates ? at.key_angles : 0U},
+         .caches = {l.key_cache, l.value_cache}});
     if (sizes_.head_norms) {
       batch_.launch(
           {kernel("decode_head_norms", l.q, false), grid(H + G), {}, "decode_layers/head norms"},
-          state_.tensor(), l.key_cache, by_value(row), at.head_norms, at.angles);
+          state_.tensor(), l.key_cache, by_value(row), at.head_norms, at.angles, at.key_angles);
     }
     record_attention(batch_, state_.part(row.y, {1, H, E}), {},
                      {.q = state_.part(row.q, {1, H, E}),

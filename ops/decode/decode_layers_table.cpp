@@ -29,6 +29,7 @@ std::vector<Tensor> tensors_of(const DecodeLayer& l) {
                               l.v_bias,
                               l.first,
                               l.rope_table,
+                              key_rope_table_of(l),
                               l.q_norm,
                               l.k_norm,
                               l.attention_post_norm,
@@ -89,6 +90,10 @@ DecodeProblem decode_problem(const DecodeLayers& decode) {
 
 std::array<const Tensor*, 7> matrices_of(const DecodeLayer& l) {
   return {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down};
+}
+
+const Tensor& key_rope_table_of(const DecodeLayer& l) {
+  return l.key_rope_table.empty() ? l.rope_table : l.key_rope_table;
 }
 
 std::int64_t rank_of(const LoraWeights& lora) { return lora.empty() ? 0 : lora.a.shape()[0]; }

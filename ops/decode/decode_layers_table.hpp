@@ -23,10 +23,11 @@ struct DecodeSizes {
 DecodeSizes decode_sizes(const DecodeLayers& decode);
 DecodeProblem decode_problem(const DecodeLayers& decode);  // for the kernels
 // Words per layer in the table of addresses: ADDRESSES of the kernels.
-inline constexpr std::size_t kDecodeAddresses = 41;
+inline constexpr std::size_t kDecodeAddresses = 42;
 
 std::array<const Tensor*, 7> matrices_of(const DecodeLayer& layer);
-std::int64_t rank_of(const LoraWeights& lora);  // 0 if empty
+const Tensor& key_rope_table_of(const DecodeLayer& layer);  // empty: heads are not rotated
+std::int64_t rank_of(const LoraWeights& lora);              // 0 if empty
 bool has_bias(const DecodeLayer& layer);
 bool has_adapter(const DecodeLayer& layer);
 bool decode_is_adapted(const DecodeLayers& decode);  // whether any layer has an adapter

@@ -109,7 +109,6 @@ class FusedDecodingTest : public testing::TestWithParam<test::FamilyModel> {
         {"llama", "a layer other than q, k and v has a bias"},
         {"mixtral", "a block is not attention and a gated feed-forward"},
         {"mixtral_balanced", "a block is not attention and a gated feed-forward"},
-        {"ministral3", "queries are multiplied by their position"},
         {"qwen3_5_text", "a block is not attention and a gated feed-forward"},
         {"qwen3_moe", "a block is not attention and a gated feed-forward"},
         {"qwen3_moe_balanced", "a block is not attention and a gated feed-forward"},

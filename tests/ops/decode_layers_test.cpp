@@ -57,6 +57,9 @@ constexpr Option kOptions[] = {
      [](Layers& layers) {
        for (DecodeLayer& layer : layers.decode.layers) layer.rope_table = {};
      }},
+    {"a rope of keys", [](Layers& layers) { layers.rotate_keys_by_another_table(); }},
+    {"a rope of keys and norms of heads",
+     [](Layers& layers) { layers.add_head_norms(), layers.rotate_keys_by_another_table(); }},
     {"a multiplier", [](Layers& layers) { layers.decode.multiplier = 0.6F; }},
     {"capped scores", [](Layers& layers) { layers.decode.soft_cap = 0.4F; }},
     {"gelu", [](Layers& layers) { layers.decode.function = GateFunction::gelu; }},
@@ -402,11 +405,11 @@ TEST(OneLaunchSizes, AreThoseWhoseLocalArraysAllFit) {
         s.F -= 8;
         // The local memory that the kernel declares: the row, the table of addresses, s, and the
         // rest.
-        EXPECT_LE(static_cast<std::uint64_t>(4 * s.F + 41 * 8 * layers + 4 * ranks + 128 +
+        EXPECT_LE(static_cast<std::uint64_t>(4 * s.F + 42 * 8 * layers + 4 * ranks + 128 +
                                              4 * 2 * 8 * 16),
                   limit);
         const DecodeSizes more{layers + 1, s.D, s.F, s.H, s.G, s.E, s.S};
-        EXPECT_EQ(decode_layers_gpu_local_bytes(gpu, s, ranks) + 41 * 8,
+        EXPECT_EQ(decode_layers_gpu_local_bytes(gpu, s, ranks) + 42 * 8,
                   decode_layers_gpu_local_bytes(gpu, more, ranks));
         EXPECT_FALSE(decode_layers_gpu_fit(gpu, more, ranks));
         EXPECT_FALSE(decode_layers_gpu_fit(gpu, s, ranks + 8));
@@ -602,6 +605,11 @@ TEST_P(DecodeLayersTest, RefusesTensorsThatDoNotFit) {
               HasSubstr("first must be i32 [1]"));
   EXPECT_THAT(error([](DecodeLayers& d) { d.layers[1].rope_table = d.layers[0].input_norm; }),
               HasSubstr("rope_table must be f32 [P, 16, 2]"));
+  EXPECT_THAT(error([](DecodeLayers& d) { d.layers[1].key_rope_table = d.layers[0].input_norm; }),
+              HasSubstr("key_rope_table must be f32 [P, 16, 2]"));
+  EXPECT_THAT(
+      error([](DecodeLayers& d) { std::swap(d.layers[1].key_rope_table, d.layers[1].rope_table); }),
+      HasSubstr("must have a rope_table"));
   EXPECT_THAT(error([](DecodeLayers& d) { d.layers[1].q_norm = d.layers[0].input_norm; }),
               HasSubstr("all layers or none must have norms of heads"));
   EXPECT_THAT(

@@ -81,6 +81,13 @@ class RandomLayers {
       decode.layers[l].rope_table = tables[l % 2];
     }
   }
+  // In every second layer, from the first on.
+  void rotate_keys_by_another_table() {
+    for (std::size_t l = 0; l < decode.layers.size(); l += 2) {
+      DecodeLayer& layer = decode.layers[l];
+      if (!layer.rope_table.empty()) layer.key_rope_table = floats(layer.rope_table.shape(), 1);
+    }
+  }
   // All that is optional besides adapters, different from layer to layer where that is possible.
   void add_options() {
     add_biases();
@@ -88,6 +95,7 @@ class RandomLayers {
     add_post_norms();
     rotate_only(s_.E / 2);
     decode.layers.back().rope_table = {};
+    rotate_keys_by_another_table();
     decode.layers.back().first = decode.last;
     decode.scale = 0.3F;
     decode.soft_cap = 0.7F;
