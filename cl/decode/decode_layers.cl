@@ -16,6 +16,7 @@
 // With -D ADAPTED a product has an adapter's term, of its own rank R or none:
 //   decode_shrink     s = input a^T, for all matrices with that input
 //   y = h w^T + scale s u,  a [R, inputs], u [R, outputs]
+// where q, k and v may have one adapter, u [R, (H + 2 G) E], and gate and up one, u [R, 2 F].
 //
 // Shapes  x [D]; rope_table [P, W / 2, 2]; keys, values [S, G, E]; weights [outputs, inputs];
 //         state: all else (decode_row.clh), the angles of each rope [W / 2, 2], and the layers'
@@ -234,9 +235,16 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_heads(
   Sums sums = {0.0f, 0.0f, 0.0f};
 #ifdef ADAPTED
   __global const float* u = matrix == 0 ? u_q : matrix == 1 ? u_k : u_v;
-  const uint before = matrix == 0 ? 0 : matrix == 1 ? ranks.rank[0] : ranks.rank[0] + ranks.rank[1];
+  uint before = matrix == 0 ? 0 : matrix == 1 ? ranks.rank[0] : ranks.rank[0] + ranks.rank[1];
+  uint heads_of_u = matrix == 0 ? H : G, n_of_u = n;
+  if (ranks.joined) {
+    before = 0;
+    heads_of_u = H + 2 * G;
+    // clc: allow index-overflow of a number of columns
+    n_of_u = head * row.E + column;
+  }
   sums = low_rank(ranks.rank[matrix], ranks.scale[matrix], state + row.s + before, u,
-                  (matrix == 0 ? H : G) * row.E, n, n + apart, place);
+                  heads_of_u * row.E, n_of_u, n_of_u + apart, place);
 #endif
   sums = add_products(sums, weight_row(w, n, row.D), weight_row(w, n + apart, row.D),
                       state + row.x, state + norm, row.D, place);
@@ -304,9 +312,11 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_gates(
   Sums sums = {0.0f, 0.0f, 0.0f};
 #ifdef ADAPTED
   __global const float* s = state + row.s;
-  sums.first = low_rank(ranks.rank[0], ranks.scale[0], s, u_gate, row.F, n, n, place).first;
+  const uint columns = ranks.joined ? 2 * row.F : row.F;
+  const uint before = ranks.joined ? 0 : ranks.rank[0], n_up = ranks.joined ? row.F + n : n;
+  sums.first = low_rank(ranks.rank[0], ranks.scale[0], s, u_gate, columns, n, n, place).first;
   sums.second =
-      low_rank(ranks.rank[1], ranks.scale[1], s + ranks.rank[0], u_up, row.F, n, n, place).second;
+      low_rank(ranks.rank[1], ranks.scale[1], s + before, u_up, columns, n_up, n_up, place).second;
 #endif
   sums = add_products(sums, weight_row(w_gate, n, row.D), weight_row(w_up, n, row.D), state + row.x,
                       state + norm, row.D, place);

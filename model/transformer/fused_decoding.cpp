@@ -11,8 +11,12 @@ namespace clora {
 namespace {
 
 // Why the op does not compute a linear layer of a block; or nullptr.
-const char* refusal_of(const LinearLayer& layer, bool may_have_bias) {
+const char* refusal_of(Recording& recording, const LinearLayer& layer, bool may_have_bias) {
   if (layer.weights.w.is_split()) return "weights are in several parts";
+  const LoraWeights lora = recording.adapted(layer).lora;
+  if (!lora.row_groups.empty() || !lora.column_scale.empty()) {
+    return "adapters have row groups or column scales";
+  }
   const bool has_bias = !layer.weights.bias.empty();
   return has_bias && !may_have_bias ? "a layer other than q, k and v has a bias" : nullptr;
 }
@@ -32,9 +36,6 @@ const char* refusal_of_joined(Recording& recording, const std::vector<LinearLaye
                               const std::vector<std::int64_t>& rows) {
   if (layers.size() != 1) return nullptr;
   const LinearLayer& layer = layers.front();
-  if (!recording.adapted(layer).lora.empty()) {
-    return "a layer that is several in one has an adapter";
-  }
   const Tensor& w = layer.weights.w.whole();
   const std::size_t row_bytes = w.bytes() / static_cast<std::size_t>(w.shape()[0]);
   const std::size_t alignment = recording.model().context().device().base_alignment_bytes;
@@ -65,13 +66,13 @@ const char* refusal_of(Recording& recording, const BlockWeights& block) {
     return "only one of two outputs is normalised";
   }
   for (const LinearLayer& each : attention.qkv) {
-    if (const char* why = refusal_of(each, true)) return why;
+    if (const char* why = refusal_of(recording, each, true)) return why;
   }
   for (const LinearLayer& each : feed_forward.gate_up) {
-    if (const char* why = refusal_of(each, false)) return why;
+    if (const char* why = refusal_of(recording, each, false)) return why;
   }
   for (const LinearLayer* each : {&attention.o, &feed_forward.down}) {
-    if (const char* why = refusal_of(*each, false)) return why;
+    if (const char* why = refusal_of(recording, *each, false)) return why;
   }
   if (const char* why = refusal_of_joined(recording, attention.qkv, qkv_rows(attention.spec))) {
     return why;
@@ -116,7 +117,7 @@ const char* refusal_of_ropes(const std::vector<BlockWeights>& blocks) {
 }
 
 // Layers with the same input, of which a file may store several as one, taken apart: the tensors of
-// each, of `rows` rows. Only layers that are stored singly have adapters.
+// each, of `rows` rows. The adapter of one layer in place of several is that of each of them.
 struct Split {
   Split(Recording& recording, const std::vector<LinearLayer>& layers,
         const std::vector<std::int64_t>& rows) {
@@ -128,7 +129,7 @@ struct Split {
       const Tensor& all = layer.weights.bias;
       w.push_back(is_one ? whole.rows(begin, count) : whole);
       bias.push_back(is_one && !all.empty() ? all.rows(begin, count) : all);
-      lora.push_back(is_one ? LoraWeights() : recording.adapted(layer).lora);
+      lora.push_back(recording.adapted(layer).lora);
       begin += count;
     }
   }

@@ -7,6 +7,7 @@
 #include "clora/ops/gemm/gemm.hpp"
 #include "clora/ops/quant/quant.hpp"
 #include "clora/ops/rowwise/add.hpp"
+#include "clora/ops/rowwise/columns.hpp"
 #include "clora/ops/rowwise/rms_norm.hpp"
 #include "clora/ops/rowwise/rope.hpp"
 #include "clora/ops/rowwise/swiglu.hpp"
@@ -14,6 +15,7 @@
 #include "ops/decode/decode_layers_dispatch.hpp"
 #include "ops/decode/decode_layers_table.hpp"
 #include "ops/dispatch/soft_cap_define.hpp"
+#include "ops/tensor_overlap.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -36,6 +38,48 @@ void require_rope_table(std::string_view name, const Tensor& table, const Sizes&
   if (table.empty()) return;
   require(table.shape().rank() == 3, "decode_layers: {} must be f32 [P, {}, 2]", name, s.W / 2);
   require_tensor("decode_layers", name, table, {table.shape()[0], s.W / 2, 2});
+}
+
+// The projections with the same input, in the order of DecodeLayer::loras.
+struct Neighbours {
+  std::size_t first, count;
+};
+Neighbours neighbours_of(std::size_t projection) {
+  if (projection < 3) return {0, 3};
+  if (projection == 4 || projection == 5) return {4, 2};
+  return {projection, 1};
+}
+
+// The columns of a joined adapter before those of a projection; with `projection` past the last
+// neighbour, all.
+std::int64_t columns_before(const DecodeLayer& l, Neighbours neighbours, std::size_t projection) {
+  std::int64_t columns = 0;
+  for (std::size_t p = neighbours.first; p < projection; ++p) {
+    columns += matrices_of(l)[p]->shape()[0];
+  }
+  return columns;
+}
+
+void require_adapter(const DecodeLayer& l, std::size_t projection, const Sizes& s) {
+  constexpr std::string_view op = "decode_layers";
+  const LoraWeights& lora = l.loras[projection];
+  const Neighbours neighbours = neighbours_of(projection);
+  const bool joins =
+      (neighbours.first == 0 && s.joined_heads) || (neighbours.first == 4 && s.joined_gates);
+  const LoraWeights& first = l.loras[neighbours.first];
+  require(!joins || (same_begin(lora.a, first.a) && same_begin(lora.bt, first.bt)),
+          "{}: projections with the same input must all have the adapter of their joined layer, or "
+          "none of them",
+          op);
+  if (lora.empty()) return;
+  require(lora.dropout.probability == 0, "{}: adapters must not use dropout", op);
+  require(lora.row_groups.empty() && lora.column_scale.empty(),
+          "{}: adapters must not have row groups or column scales", op);
+  const Shape& w = matrices_of(l)[projection]->shape();
+  const std::int64_t columns =
+      joins ? columns_before(l, neighbours, neighbours.first + neighbours.count) : w[0];
+  require_tensor(op, "a", lora.a, {lora.rank(), w[1]});
+  require_tensor(op, "bt", lora.bt, {lora.rank(), columns});
 }
 
 void require_layer(const DecodeLayer& l, const Sizes& s) {
@@ -67,12 +111,23 @@ void require_layer(const DecodeLayer& l, const Sizes& s) {
   }
   require(l.q_norm.empty() != s.head_norms && l.attention_post_norm.empty() != s.post_norms,
           "{}: all layers or none must have norms of heads, and of outputs", op);
-  for (const LoraWeights& lora : l.loras) {
-    require(lora.dropout.probability == 0, "{}: adapters must not use dropout", op);
-  }
+  for (std::size_t p = 0; p < l.loras.size(); ++p) require_adapter(l, p, s);
   require_any_activation(op, "key_cache", l.key_cache, {s.S, s.G, s.E});
   require_tensor(op, "key_cache", l.key_cache, {s.S, s.G, s.E}, s.cache);
   require_tensor(op, "value_cache", l.value_cache, {s.S, s.G, s.E}, s.cache);
+}
+
+// The adapter of a projection; if it is that of several, with a copy of its own columns.
+LoraWeights own_adapter(Batch& batch, const DecodeLayer& l, std::size_t projection) {
+  LoraWeights lora = l.loras[projection];
+  if (!has_joined_adapter(l, projection)) return lora;
+  const Tensor own = batch.temporary({lora.rank(), matrices_of(l)[projection]->shape()[0]},
+                                     DType::f32, "bt of a projection");
+  record_take_columns(batch, own, lora.bt,
+                      columns_before(l, neighbours_of(projection), projection));
+  lora.bt = own;
+  lora.a_bf16 = lora.bt_bf16 = {};
+  return lora;
 }
 
 void record_linear(Batch& batch, const Tensor& y, const Tensor& x, const LinearWeights& weights,
@@ -110,7 +165,7 @@ void attend(Batch& batch, const Tensor& x, const DecodeLayer& l, const DecodeLay
   const auto linear = [&](std::size_t projection, const Tensor& h, const Tensor& w,
                           const Tensor& bias, std::string_view name) {
     const Tensor y = batch.temporary({1, w.shape()[0]}, DType::f32, name);
-    record_linear(batch, y, h, {w, bias}, l.loras[projection]);
+    record_linear(batch, y, h, {w, bias}, own_adapter(batch, l, projection));
     return y;
   };
   const Tensor h = batch.temporary({1, s.D}, DType::f32, "h1");
@@ -140,8 +195,8 @@ void feed_forward(Batch& batch, const Tensor& x, const DecodeLayer& l, const Dec
   const Tensor gate = batch.temporary({1, s.F}, DType::f32, "gate");
   const Tensor up = batch.temporary({1, s.F}, DType::f32, "up");
   record_rms_norm(batch, h, x, l.output_norm, decode.epsilon);
-  record_linear(batch, gate, h, {l.gate, {}}, l.loras[4]);
-  record_linear(batch, up, h, {l.up, {}}, l.loras[5]);
+  record_linear(batch, gate, h, {l.gate, {}}, own_adapter(batch, l, 4));
+  record_linear(batch, up, h, {l.up, {}}, own_adapter(batch, l, 5));
   record_swiglu(batch, gate, gate, up, {}, decode.function);
   add_output(batch, x, gate, l.down, l.loras[6], l.feed_forward_post_norm, decode);
 }

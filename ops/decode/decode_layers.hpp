@@ -43,7 +43,11 @@ struct DecodeLayer {
   Tensor q_bias = {}, k_bias = {}, v_bias = {};  // [H E], [G E], [G E] f32, or empty
   Tensor q_norm = {}, k_norm = {};               // [E], of each head; or empty
   Tensor attention_post_norm = {}, feed_forward_post_norm = {};  // [D], or empty
-  // Adapters of q, k, v, o, gate, up, down, in this order; without dropout, or empty.
+  // Adapters of q, k, v, o, gate, up, down, in this order; or empty. Without dropout, row groups
+  // and column scales. q, k and v may have one adapter, as a layer that a file stores in place of
+  // the three: then all three elements are that one, whose bt [R, (H + 2 G) E] has their columns
+  // side by side; gate and up likewise, bt [R, 2 F]. That is so in all layers that adapt them, or
+  // in none.
   std::array<LoraWeights, 7> loras = {};
 };
 

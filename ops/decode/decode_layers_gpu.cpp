@@ -65,7 +65,8 @@ struct PartRanks {
 std::array<PartRanks, 4> ranks_of(const DecodeLayer& l, const DecodeSizes& s) {
   const auto sum = [&](std::size_t first, std::size_t count) {
     std::int64_t ranks = 0;
-    for (std::size_t p = first; p < first + count; ++p) ranks += rank_of(l.loras[p]);
+    const std::size_t adapters = has_joined_adapter(l, first) ? 1 : count;
+    for (std::size_t p = first; p < first + adapters; ++p) ranks += rank_of(l.loras[p]);
     return ranks;
   };
   return {{{sum(0, 3), s.D}, {sum(3, 1), s.H * s.E}, {sum(4, 2), s.D}, {sum(6, 1), s.F}}};
@@ -109,6 +110,8 @@ Defines defines_of(Context& context, const DecodeLayers& decode) {
   if (s.post_norms) defines.set("POST_NORMS");
   if (decode.function == GateFunction::gelu) defines.set("GELU");
   if (decode_is_adapted(decode)) defines.set("ADAPTED");
+  if (s.joined_heads) defines.set("JOINED_HEADS");
+  if (s.joined_gates) defines.set("JOINED_GATES");
   defines.set("LOCAL_FLOATS", local_floats(s, group));
   defines.set("HEADS_LANES", lanes_for(device, (s.H + 2 * s.G) * s.E / 2, s.D));
   defines.set("O_LANES", lanes_for(device, s.D / 2, s.H * s.E));

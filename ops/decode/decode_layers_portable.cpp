@@ -55,14 +55,15 @@ class State {
       : context_(context),
         sizes_(decode_sizes(decode)),
         alignment_(context.device().base_alignment_bytes / sizeof(float)) {
-    const auto [layers, D, F, H, G, E, S, W, head_norms, post_norms, cache] = sizes_;
+    const std::int64_t D = sizes_.D, F = sizes_.F, H = sizes_.H, G = sizes_.G, E = sizes_.E;
+    const bool head_norms = sizes_.head_norms, post_norms = sizes_.post_norms;
     row_ = {.D = u32(D),
             .F = u32(F),
             .H = u32(H),
             .G = u32(G),
             .E = u32(E),
-            .W = u32(W),
-            .S = u32(S),
+            .W = u32(sizes_.W),
+            .S = u32(sizes_.S),
             .epsilon = decode.epsilon,
             .multiplier = decode.multiplier,
             .x = 0,
@@ -175,6 +176,7 @@ struct Product {
   std::int64_t teams;
   std::vector<Argument> more = {};  // between the ranks and the lanes
   std::vector<Tensor> caches = {};
+  bool joins_loras = false;  // one adapter of all matrices
 
   std::int64_t k() const { return weights.front().shape()[1]; }
   bool is_adapted() const {
@@ -182,6 +184,7 @@ struct Product {
   }
   DecodeRanks ranks() const {
     DecodeRanks ranks{};
+    ranks.joined = joins_loras ? 1 : 0;
     for (std::size_t i = 0; i < loras.size(); ++i) {
       ranks.rank[i] = u32(rank_of(loras[i]));
       ranks.scale[i] = loras[i].scale;
@@ -246,7 +249,8 @@ class Recorder {
          .norm = at.input_norm,
          .teams = (H + 2 * G) * E / 2,
          .more = {at.input_norm, at.biases, rotates ? at.angles : 0U, rotates ? at.key_angles : 0U},
-         .caches = {l.key_cache, l.value_cache}});
+         .caches = {l.key_cache, l.value_cache},
+         .joins_loras = has_joined_adapter(l, 0)});
     if (sizes_.head_norms) {
       batch_.launch(
           {kernel("decode_head_norms", l.q, false), grid(H + G), {}, "decode_layers/head norms"},
@@ -271,7 +275,8 @@ class Recorder {
               .input = row.x,
               .norm = at.output_norm,
               .teams = sizes_.F,
-              .more = {at.output_norm}});
+              .more = {at.output_norm},
+              .joins_loras = has_joined_adapter(l, 4)});
     add_residual(l.down, l.loras[6], row.hidden, at.feed_forward_post_norm);
   }
 
@@ -312,7 +317,8 @@ class Recorder {
 
   // s = input a^T, of all adapters of the product.
   void shrink(const Product& p) {
-    const DecodeRanks ranks = p.ranks();
+    DecodeRanks ranks = p.ranks();
+    if (p.joins_loras) ranks.rank[1] = ranks.rank[2] = 0;  // s is computed once
     const std::int64_t teams = std::int64_t{ranks.rank[0]} + ranks.rank[1] + ranks.rank[2];
     const std::int64_t lanes = lanes_for(context_.device(), teams, p.k());
     const auto a = [&](std::size_t i) {

@@ -288,6 +288,21 @@ TEST_F(OneLaunchOfManyItems, AddsAnAdapterOfAnyRanks) {
   expect_unfused(DType::bf16, {2, 128, 1088, 4, 2, 32, 40}, {7, 0}, 1, true);
 }
 
+TEST_F(OneLaunchOfManyItems, AddsAnAdapterOfSeveralProjectionsInOne) {
+  const auto add = [](Layers& layers) { layers.add_joined_adapters(); };
+  expect_unfused_with(add, DType::bf16, kWithBiases, {120, 3}, 2);
+  expect_unfused_with(add, DType::bf16, {2, 128, 1088, 4, 2, 32, 40}, {7, 0});
+  const auto add_more = [](Layers& layers) { layers.add_options(), layers.add_joined_adapters(); };
+  expect_unfused_with(add_more, DType::bf16, kWithBiases, {33, 5});
+  const auto add_gates = [](Layers& layers) {
+    layers.add_joined_adapters();
+    for (DecodeLayer& layer : layers.decode.layers) {
+      layer.loras[0] = layer.loras[1] = layer.loras[2] = {};
+    }
+  };
+  expect_unfused_with(add_gates, DType::bf16, kWithBiases, {33, 5});
+}
+
 TEST_F(OneLaunchOfManyItems, GivesWhatTheUnfusedOpsGiveWithAllOptions) {
   const auto add = [](Layers& layers) { layers.add_options(); };
   expect_unfused_with(add, DType::bf16, kWithBiases, {33, 5}, 2);
@@ -518,6 +533,14 @@ TEST_P(FewLaunches, AddAnAdapterOfAnyRanks) {
   expect_unfused(DType::f32, {2, 136, 1096, 4, 2, 34, 40}, {7, 0}, Layout::plain, true);
 }
 
+TEST_P(FewLaunches, AddAnAdapterOfSeveralProjectionsInOne) {
+  const auto add = [](Layers& layers) { layers.add_joined_adapters(); };
+  expect_unfused_with(add, DType::f32, kFew, {11, 2});
+  expect_unfused_with(add, DType::bf16, kWithBiases, {120, 3}, Layout::plain, 2);
+  const auto add_more = [](Layers& layers) { layers.add_options(), layers.add_joined_adapters(); };
+  expect_unfused_with(add_more, DType::bf16, kWithBiases, {33, 5});
+}
+
 TEST_P(FewLaunches, GiveWhatTheUnfusedOpsGiveWithAllOptions) {
   const auto add = [](Layers& layers) { layers.add_options(); };
   expect_unfused_with(add, DType::bf16, kWithBiases, {33, 5}, Layout::plain, 2);
@@ -577,6 +600,28 @@ TEST_F(OneLaunchOfManyItems, RefusesTemporaries) {
 
 class DecodeLayersTest : public test::OpTest {};
 INSTANTIATE_TEST_SUITE_P(Variants, DecodeLayersTest, test::all_variants(), test::variant_name);
+
+TEST_P(DecodeLayersTest, RefusesAdaptersThatDoNotFit) {
+  using testing::HasSubstr;
+  Layers layers(context(), kSmall, DType::q4_1, {0, 0}, Layout::plain);
+  layers.add_joined_adapters();
+  const auto error = [&](auto change) {
+    DecodeLayers decode = layers.decode;
+    change(decode.layers[1]);
+    Batch batch(context());
+    return test::error_of([&] { record_decode_layers_unfused(batch, layers.x, decode); });
+  };
+  EXPECT_THAT(error([](DecodeLayer& l) { l.loras[1] = {}; }),
+              HasSubstr("must all have the adapter of their joined layer"));
+  EXPECT_THAT(error([](DecodeLayer& l) { l.loras[5].bt = l.loras[0].bt; }),
+              HasSubstr("must all have the adapter of their joined layer"));
+  EXPECT_THAT(error([](DecodeLayer& l) { l.loras[6].bt = l.loras[0].bt; }),
+              HasSubstr("bt must be f32 [51, 128]"));
+  EXPECT_THAT(error([](DecodeLayer& l) { l.loras[6].dropout.probability = 0.5F; }),
+              HasSubstr("must not use dropout"));
+  EXPECT_THAT(error([](DecodeLayer& l) { l.loras[6].column_scale = l.input_norm; }),
+              HasSubstr("must not have row groups or column scales"));
+}
 
 TEST_P(DecodeLayersTest, RefusesTensorsThatDoNotFit) {
   using testing::HasSubstr;

@@ -116,6 +116,17 @@ class RandomLayers {
       }
     }
   }
+  // As add_adapters(), with one adapter of q, k and v, and one of gate and up.
+  void add_joined_adapters() {
+    add_adapters();
+    for (std::size_t l = 1; l < decode.layers.size(); ++l) {
+      std::array<LoraWeights, 7>& loras = decode.layers[l].loras;
+      loras[0] = {floats({5, s_.D}, 0.3F), floats({5, (s_.H + 2 * s_.G) * s_.E}, 0.3F), 0.7F, {}};
+      loras[4] = {floats({19, s_.D}, 0.3F), floats({19, 2 * s_.F}, 0.3F), 0.6F, {}};
+      loras[1] = loras[2] = loras[0];
+      loras[5] = loras[4];
+    }
+  }
   // x and the caches as floats; their bits.
   std::vector<float> values() const {
     std::vector<float> all = values_of(x);
