@@ -3,7 +3,8 @@
 //
 //   decode_heads      h = rms_norm(x);  q, k, v = h w^T + bias;  q, k rotated;  k, v to the cache
 //   decode_head_norms q, k normalised and then rotated, if the model has norms of heads
-//   (attention_decode.cl)                y = attention(q, keys, values)
+//   (attention_decode.cl)                y = attention(q, keys, values), with soft-capped scores
+//                     if the model has them
 //   decode_residual   x += multiplier y w_o^T
 //   decode_gates      h = rms_norm(x);  hidden = silu(h w_gate^T) (h w_up^T), or gelu (-D GELU)
 //   decode_residual   x += multiplier hidden w_down^T
@@ -15,6 +16,7 @@
 // With -D ADAPTED a product has an adapter's term, of its own rank R or none:
 //   decode_shrink     s = input a^T, for all matrices with that input
 //   y = h w^T + scale s u,  a [R, inputs], u [R, outputs]
+// where q, k and v may have one adapter, u [R, (H + 2 G) E], and gate and up one, u [R, 2 F].
 //
 // Shapes  x [D]; rope_table [P, W / 2, 2]; keys, values [S, G, E]; weights [outputs, inputs];
 //         state: all else (decode_row.clh), the angles of each rope [W / 2, 2], and the layers'
@@ -35,6 +37,7 @@
 //! clc: build GROUP=128 WEIGHT_TYPE=WEIGHT_BF16 KEY_TYPE=f16 ADAPTED
 //! clc: build GROUP=128 WEIGHT_TYPE=WEIGHT_F32 KEY_TYPE=f32 GELU
 //! clc: budget on gfx90a registers<=128 spills=0
+#include "decode/decode_head_pair.clh"
 #include "decode/decode_row.clh"
 #include "elements.clh"
 #include "group_reduce.clh"
@@ -199,22 +202,22 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_shrink(
   if (place.lane == 0 && place.there) state[row.s + place.pair] = total.first;
 }
 
-// Offsets in state: norm of the layer's norm, bias of its biases of q, k and v, angles of its rope,
-// or 0: heads are not rotated here.
+// Offsets in state: norm of the layer's norm, bias of its biases of q, k and v, angles and
+// key_angles of the ropes of q and k, or 0: heads are not rotated here.
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_heads(
     __global float* state, __global const uchar* w_q, __global const uchar* w_k,
     __global const uchar* w_v,
     ADAPTER_ARGUMENT(u_q) ADAPTER_ARGUMENT(u_k) ADAPTER_ARGUMENT(u_v)
     __global STORED(KEY_TYPE)* keys, __global STORED(KEY_TYPE)* values, DecodeRow row RANKS_ARGUMENT, uint norm, uint bias, uint angles,
-    uint lanes) {
+    uint key_angles, uint lanes) {
   __local float scratch[3 * GROUP];
   const uint H = row.H, G = row.G, half_dim = row.E / 2;
   const Place place = place_of((H + 2 * G) * half_dim, lanes);
   const uint head = place.pair / half_dim;
   // clc: allow index-overflow of a number of pairs
-  const uint i = place.pair - head * half_dim;  // the pair in its head: one that rope rotates,
-  const int is_rotated = i < row.W / 2;         // or two neighbours
-  const uint column = is_rotated ? i : 2 * i, apart = is_rotated ? row.W / 2 : 1;
+  const uint i = place.pair - head * half_dim;
+  const PairInHead pair = pair_in_head(i, row.W);
+  const uint column = pair.first, apart = pair.apart;
   const int matrix = head < H ? 0 : head < H + G ? 1 : 2;
   const uint own = matrix == 0 ? head : matrix == 1 ? head - H : head - H - G;
   // clc: allow index-overflow of a number of rows
@@ -224,16 +227,24 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_heads(
   // clc: allow index-overflow of a number of rows
   __global const float* biases = state + bias + head * row.E + column;
   const float bias_a = biases[0], bias_b = biases[apart];
-  const int turns = matrix < 2 && is_rotated && angles > 0;
-  const float c = turns ? state[angles + 2 * i] : 1.0f;
-  const float s = turns ? state[angles + 2 * i + 1] : 0.0f;
+  const uint own_angles = matrix == 0 ? angles : key_angles;
+  const int turns = matrix < 2 && pair.is_rotated && own_angles > 0;
+  const float c = turns ? state[own_angles + 2 * i] : 1.0f;
+  const float s = turns ? state[own_angles + 2 * i + 1] : 0.0f;
   const uint position = (uint)(int)state[row.position];
   Sums sums = {0.0f, 0.0f, 0.0f};
 #ifdef ADAPTED
   __global const float* u = matrix == 0 ? u_q : matrix == 1 ? u_k : u_v;
-  const uint before = matrix == 0 ? 0 : matrix == 1 ? ranks.rank[0] : ranks.rank[0] + ranks.rank[1];
+  uint before = matrix == 0 ? 0 : matrix == 1 ? ranks.rank[0] : ranks.rank[0] + ranks.rank[1];
+  uint heads_of_u = matrix == 0 ? H : G, n_of_u = n;
+  if (ranks.joined) {
+    before = 0;
+    heads_of_u = H + 2 * G;
+    // clc: allow index-overflow of a number of columns
+    n_of_u = head * row.E + column;
+  }
   sums = low_rank(ranks.rank[matrix], ranks.scale[matrix], state + row.s + before, u,
-                  (matrix == 0 ? H : G) * row.E, n, n + apart, place);
+                  heads_of_u * row.E, n_of_u, n_of_u + apart, place);
 #endif
   sums = add_products(sums, weight_row(w, n, row.D), weight_row(w, n + apart, row.D),
                       state + row.x, state + norm, row.D, place);
@@ -254,10 +265,11 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_heads(
   }
 }
 
-// norms: the offset in state of the norms of q's and then k's heads, [2, E]; angles: as above.
+// norms: the offset in state of the norms of q's and then k's heads, [2, E]; angles, key_angles: as
+// above.
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_head_norms(
     __global float* state, __global STORED(KEY_TYPE)* keys, DecodeRow row, uint norms,
-    uint angles) {
+    uint angles, uint key_angles) {
   __local float scratch[GROUP];
   const uint unit = (uint)get_group_id(0), item = (uint)get_local_id(0);
   const int is_q = unit < row.H;
@@ -268,16 +280,17 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_head_nor
   __global float* head = state + (is_q ? row.q + unit * E : row.k + (unit - row.H) * E);
   __global STORED(KEY_TYPE)* key = keys + ((size_t)position * row.G + unit - row.H) * E;
   __global const float* w = state + norms + (is_q ? 0 : E);
+  const uint own_angles = is_q ? angles : key_angles;
   float squares = 0.0f;
   for (uint e = item; e < E; e += GROUP) squares = fma(head[e], head[e], squares);
   const float scale = rsqrt(group_sum(squares, scratch) / (float)row.E + row.epsilon);
   for (uint i = item; i < E / 2; i += GROUP) {
-    const int is_rotated = i < row.W / 2;
-    const uint first = is_rotated ? i : 2 * i, second = first + (is_rotated ? row.W / 2 : 1);
+    const PairInHead pair = pair_in_head(i, row.W);
+    const uint first = pair.first, second = first + pair.apart;
     const float a = head[first] * scale * w[first], b = head[second] * scale * w[second];
-    const int turns = is_rotated && angles > 0;
-    const float c = turns ? state[angles + 2 * i] : 1.0f;
-    const float s = turns ? state[angles + 2 * i + 1] : 0.0f;
+    const int turns = pair.is_rotated && own_angles > 0;
+    const float c = turns ? state[own_angles + 2 * i] : 1.0f;
+    const float s = turns ? state[own_angles + 2 * i + 1] : 0.0f;
     const float at_first = a * c - b * s, at_second = a * s + b * c;
     if (is_q) {
       head[first] = at_first;
@@ -299,9 +312,11 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_gates(
   Sums sums = {0.0f, 0.0f, 0.0f};
 #ifdef ADAPTED
   __global const float* s = state + row.s;
-  sums.first = low_rank(ranks.rank[0], ranks.scale[0], s, u_gate, row.F, n, n, place).first;
+  const uint columns = ranks.joined ? 2 * row.F : row.F;
+  const uint before = ranks.joined ? 0 : ranks.rank[0], n_up = ranks.joined ? row.F + n : n;
+  sums.first = low_rank(ranks.rank[0], ranks.scale[0], s, u_gate, columns, n, n, place).first;
   sums.second =
-      low_rank(ranks.rank[1], ranks.scale[1], s + ranks.rank[0], u_up, row.F, n, n, place).second;
+      low_rank(ranks.rank[1], ranks.scale[1], s + before, u_up, columns, n_up, n_up, place).second;
 #endif
   sums = add_products(sums, weight_row(w_gate, n, row.D), weight_row(w_up, n, row.D), state + row.x,
                       state + norm, row.D, place);

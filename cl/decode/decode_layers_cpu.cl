@@ -24,10 +24,13 @@
 //         attention_decode_cpu.clh
 // Cost    reads every weight and the cache's rows first .. last once
 // Numerics  bit-identical to the kernels of rms_norm, gemm_skinny_int8, rope, attention_decode,
-//         swiglu (with -D GELU gelu in place of silu) and add
+//         swiglu (with -D GELU gelu in place of silu) and add. -D SOFT_CAP: scores are capped
+//         (soft_cap.clh)
 //! clc: build on avx512_vnni: WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED
 //!     KEYS=64 KEY_TYPE={f32,bf16,f16}
 //! clc: build on avx512_vnni: WEIGHT_TYPE=WEIGHT_Q8_0 WEIGHT_PACKED KEYS=64 KEY_TYPE=f32 GELU
+//! clc: build on avx512_vnni: WEIGHT_TYPE=WEIGHT_Q8_0 WEIGHT_PACKED KEYS=64 KEY_TYPE=f32
+//!     SOFT_CAP=50.0f
 //! clc: build on avx2: WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED KEYS=64
 //!     KEY_TYPE=bf16 INT8_AVX2
 //! clc: build on avx2: WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED KEYS=64
@@ -66,7 +69,7 @@ void finish_head(__global float* head, __global const ulong* layer, uint matrix,
     scale_row(head, FLOATS(Q_NORM + matrix), row_scale(head, E, epsilon), E);
   }
   if (layer[ROPE_TABLE] == 0) return;
-  __global const float* angles = FLOATS(ROPE_TABLE) + (long)position * W;
+  __global const float* angles = FLOATS(ROPE_TABLE + matrix) + (long)position * W;
   // clc: allow index-overflow below D
   rotate_token(head, head, angles, 1, E, W / 2, 1, W / 2, 1.0f);
 }

@@ -7,10 +7,13 @@
 //
 // With -D HEAD_NORMS each head of q and k is normalised before it is rotated; with -D POST_NORMS
 // the outputs of w_o and w_down are, before they are multiplied and added; with -D GELU gelu takes
-// the place of silu. With post-norms every group keeps the residual stream in local memory: the
-// next norm needs all of it, and a stream for all groups would need another grid barrier.
+// the place of silu; with -D SOFT_CAP scores are capped (soft_cap.clh). With post-norms every group
+// keeps the residual stream in local memory: the next norm needs all of it, and a stream for all
+// groups would need another grid barrier.
 // With -D ADAPTED each product has an adapter's term, of its own rank R or none:
 //                    y = h w^T + scale (h a^T) u,  a [R, inputs], u [R, outputs]
+// and with -D JOINED_HEADS q, k and v have one adapter, with -D JOINED_GATES gate and up
+// (decode_adapters_gpu.clh).
 //
 // Shapes  x [D], updated; heads [H + G, E], q and with norms of heads k before its norm; parts
 //         [H, SPLITS, E + 2]; hidden [F]; output [D], with post-norms; rope tables
@@ -38,7 +41,10 @@
 //!     HEADS_LANES=32 O_LANES=32 GATES_LANES=32 DOWN_LANES=32 ROPE_WIDTH=32
 //! clc: build on gpu: WEIGHT_TYPE=WEIGHT_BF16 KEY_TYPE=bf16 MAX_RANKS=78 ADAPTED HEAD_NORMS
 //!     POST_NORMS GELU GROUP=512 D=128 F=192 H=4 G=2 E=32 SPLITS=2 MAX_LAYERS=3 LOCAL_FLOATS=2592
-//!     HEADS_LANES=32 O_LANES=32 GATES_LANES=32 DOWN_LANES=32 ROPE_WIDTH=16
+//!     HEADS_LANES=32 O_LANES=32 GATES_LANES=32 DOWN_LANES=32 ROPE_WIDTH=16 SOFT_CAP=50.0f
+//! clc: build on gpu: WEIGHT_TYPE=WEIGHT_BF16 KEY_TYPE=f32 MAX_RANKS=78 ADAPTED JOINED_HEADS
+//!     JOINED_GATES GROUP=512 D=128 F=192 H=4 G=2 E=32 SPLITS=2 MAX_LAYERS=3 LOCAL_FLOATS=2592
+//!     HEADS_LANES=32 O_LANES=32 GATES_LANES=32 DOWN_LANES=32 ROPE_WIDTH=32
 //! clc: budget on gfx90a registers<=128 spills<=23
 #include "decode/decode_attention_gpu.clh"
 #include "decode/decode_heads_gpu.clh"

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <initializer_list>
 #include <optional>
+#include <vector>
 
 #include "model/transformer/attention_layer.hpp"
 
@@ -11,26 +11,41 @@ namespace clora {
 namespace {
 
 // Why the op does not compute a linear layer of a block; or nullptr.
-const char* refusal_of(const LinearLayer& layer, bool may_have_bias) {
+const char* refusal_of(Recording& recording, const LinearLayer& layer, bool may_have_bias) {
   if (layer.weights.w.is_split()) return "weights are in several parts";
+  const LoraWeights lora = recording.adapted(layer).lora;
+  if (!lora.row_groups.empty() || !lora.column_scale.empty()) {
+    return "adapters have row groups or column scales";
+  }
   const bool has_bias = !layer.weights.bias.empty();
   return has_bias && !may_have_bias ? "a layer other than q, k and v has a bias" : nullptr;
 }
 
-// The same for a layer that a file stores in place of several. begins: rows of all but the first.
-const char* refusal_of_joined(Recording& recording, const LinearLayer& layer,
-                              std::initializer_list<std::int64_t> begins) {
-  if (!recording.adapted(layer).lora.empty()) {
-    return "a layer that is several in one has an adapter";
-  }
+// The rows of q, k and v.
+std::vector<std::int64_t> qkv_rows(const AttentionLayerSpec& spec) {
+  const std::int64_t kv = spec.kv_heads * spec.head_dim;
+  return {spec.heads * spec.head_dim, kv, kv};
+}
+// The rows of gate and up.
+std::vector<std::int64_t> gate_up_rows(const FeedForwardWeights& feed_forward) {
+  return {feed_forward.spec.down.inputs, feed_forward.spec.down.inputs};
+}
+
+// The same for a layer that a file may store in place of several, which have `rows`.
+const char* refusal_of_joined(Recording& recording, const std::vector<LinearLayer>& layers,
+                              const std::vector<std::int64_t>& rows) {
+  if (layers.size() != 1) return nullptr;
+  const LinearLayer& layer = layers.front();
   const Tensor& w = layer.weights.w.whole();
   const std::size_t row_bytes = w.bytes() / static_cast<std::size_t>(w.shape()[0]);
   const std::size_t alignment = recording.model().context().device().base_alignment_bytes;
-  for (const std::int64_t begin : begins) {
+  std::int64_t begin = 0;
+  for (const std::int64_t count : rows) {
     const bool is_panel = w.layout() == Layout::plain || begin % kPackedRows == 0;
     if (!is_panel || static_cast<std::size_t>(begin) * row_bytes % alignment != 0) {
       return "a layer that is several in one cannot be divided";
     }
+    begin += count;
   }
   return nullptr;
 }
@@ -46,33 +61,23 @@ const char* refusal_of(Recording& recording, const BlockWeights& block) {
   const auto& attention = std::get<AttentionWeights>(block[0].f);
   const auto& feed_forward = std::get<FeedForwardWeights>(block[1].f);
   if (attention.spec.output_gate) return "attention's output has a gate";
-  if (attention.spec.soft_cap != 0) return "scores are soft-capped";
-  if (attention.spec.rope && attention.spec.rope->temperature) {
-    return "queries are multiplied by their position";
-  }
   if (attention.q_norm.empty() != attention.k_norm.empty()) return "only q or k is normalised";
   if (block[0].post_norm.empty() != block[1].post_norm.empty()) {
     return "only one of two outputs is normalised";
   }
   for (const LinearLayer& each : attention.qkv) {
-    if (const char* why = refusal_of(each, true)) return why;
+    if (const char* why = refusal_of(recording, each, true)) return why;
   }
   for (const LinearLayer& each : feed_forward.gate_up) {
-    if (const char* why = refusal_of(each, false)) return why;
+    if (const char* why = refusal_of(recording, each, false)) return why;
   }
   for (const LinearLayer* each : {&attention.o, &feed_forward.down}) {
-    if (const char* why = refusal_of(*each, false)) return why;
+    if (const char* why = refusal_of(recording, *each, false)) return why;
   }
-  const std::int64_t q = attention.spec.heads * attention.spec.head_dim;
-  const std::int64_t kv = attention.spec.kv_heads * attention.spec.head_dim;
-  if (attention.qkv.size() == 1) {
-    if (const char* why = refusal_of_joined(recording, attention.qkv[0], {q, q + kv})) return why;
+  if (const char* why = refusal_of_joined(recording, attention.qkv, qkv_rows(attention.spec))) {
+    return why;
   }
-  if (feed_forward.gate_up.size() == 1) {
-    const std::int64_t gate = feed_forward.spec.down.inputs;
-    return refusal_of_joined(recording, feed_forward.gate_up[0], {gate});
-  }
-  return nullptr;
+  return refusal_of_joined(recording, feed_forward.gate_up, gate_up_rows(feed_forward));
 }
 
 // What all blocks share must be equal in all of them.
@@ -85,6 +90,7 @@ const char* refusal_of(const BlockWeights& block, const BlockWeights& first) {
     return "blocks have different heads";
   }
   if (attention.spec.scale != shared.spec.scale) return "blocks have different scales of scores";
+  if (attention.spec.soft_cap != shared.spec.soft_cap) return "blocks have different soft caps";
   if (attention.q_norm.empty() != shared.q_norm.empty() ||
       block[0].post_norm.empty() != first[0].post_norm.empty()) {
     return "blocks have different norms";
@@ -111,10 +117,10 @@ const char* refusal_of_ropes(const std::vector<BlockWeights>& blocks) {
 }
 
 // Layers with the same input, of which a file may store several as one, taken apart: the tensors of
-// each, of `rows` rows. Only layers that are stored singly have adapters.
+// each, of `rows` rows. The adapter of one layer in place of several is that of each of them.
 struct Split {
   Split(Recording& recording, const std::vector<LinearLayer>& layers,
-        std::initializer_list<std::int64_t> rows) {
+        const std::vector<std::int64_t>& rows) {
     const bool is_one = layers.size() == 1;
     std::int64_t begin = 0;
     for (const std::int64_t count : rows) {
@@ -123,7 +129,7 @@ struct Split {
       const Tensor& all = layer.weights.bias;
       w.push_back(is_one ? whole.rows(begin, count) : whole);
       bias.push_back(is_one && !all.empty() ? all.rows(begin, count) : all);
-      lora.push_back(is_one ? LoraWeights() : recording.adapted(layer).lora);
+      lora.push_back(recording.adapted(layer).lora);
       begin += count;
     }
   }
@@ -135,10 +141,8 @@ DecodeLayer decode_layer(Recording& recording, const BlockWeights& block) {
   const auto& attention = std::get<AttentionWeights>(block[0].f);
   const auto& feed_forward = std::get<FeedForwardWeights>(block[1].f);
   const AttentionLayerSpec& spec = attention.spec;
-  const std::int64_t kv_rows = spec.kv_heads * spec.head_dim;
-  const std::int64_t hidden = feed_forward.spec.down.inputs;
-  const Split qkv(recording, attention.qkv, {spec.heads * spec.head_dim, kv_rows, kv_rows});
-  const Split gate_up(recording, feed_forward.gate_up, {hidden, hidden});
+  const Split qkv(recording, attention.qkv, qkv_rows(spec));
+  const Split gate_up(recording, feed_forward.gate_up, gate_up_rows(feed_forward));
   const CacheTensors& cache = *recording.cache(attention.cache_index);
   return {.input_norm = block[0].norm.w,
           .q = qkv.w[0],
@@ -153,6 +157,7 @@ DecodeLayer decode_layer(Recording& recording, const BlockWeights& block) {
           .value_cache = cache.at(1),
           .first = recording.key_ranges(spec).first,
           .rope_table = spec.rope ? recording.rope_table(*spec.rope) : Tensor(),
+          .key_rope_table = spec.rope ? recording.key_rope_table(*spec.rope) : Tensor(),
           .q_bias = qkv.bias[0],
           .k_bias = qkv.bias[1],
           .v_bias = qkv.bias[2],
@@ -182,6 +187,7 @@ std::variant<DecodeLayers, std::string> decode_layers_of(Recording& recording) {
                       .heads = shared.heads,
                       .epsilon = recording.epsilon(),
                       .scale = scale_of_scores(shared),
+                      .soft_cap = static_cast<float>(shared.soft_cap),
                       .multiplier = first[0].multiplier,
                       .function = std::get<FeedForwardWeights>(first[1].f).spec.function};
   for (const BlockWeights& block : blocks) decode.layers.push_back(decode_layer(recording, block));

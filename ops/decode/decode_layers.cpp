@@ -7,12 +7,15 @@
 #include "clora/ops/gemm/gemm.hpp"
 #include "clora/ops/quant/quant.hpp"
 #include "clora/ops/rowwise/add.hpp"
+#include "clora/ops/rowwise/columns.hpp"
 #include "clora/ops/rowwise/rms_norm.hpp"
 #include "clora/ops/rowwise/rope.hpp"
 #include "clora/ops/rowwise/swiglu.hpp"
 #include "ops/activations.hpp"
 #include "ops/decode/decode_layers_dispatch.hpp"
 #include "ops/decode/decode_layers_table.hpp"
+#include "ops/dispatch/soft_cap_define.hpp"
+#include "ops/tensor_overlap.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -31,6 +34,54 @@ void require_optional(std::string_view name, const Tensor& t, const Shape& shape
   if (!t.empty()) require_tensor("decode_layers", name, t, shape);
 }
 
+void require_rope_table(std::string_view name, const Tensor& table, const Sizes& s) {
+  if (table.empty()) return;
+  require(table.shape().rank() == 3, "decode_layers: {} must be f32 [P, {}, 2]", name, s.W / 2);
+  require_tensor("decode_layers", name, table, {table.shape()[0], s.W / 2, 2});
+}
+
+// The projections with the same input, in the order of DecodeLayer::loras.
+struct Neighbours {
+  std::size_t first, count;
+};
+Neighbours neighbours_of(std::size_t projection) {
+  if (projection < 3) return {0, 3};
+  if (projection == 4 || projection == 5) return {4, 2};
+  return {projection, 1};
+}
+
+// The columns of a joined adapter before those of a projection; with `projection` past the last
+// neighbour, all.
+std::int64_t columns_before(const DecodeLayer& l, Neighbours neighbours, std::size_t projection) {
+  std::int64_t columns = 0;
+  for (std::size_t p = neighbours.first; p < projection; ++p) {
+    columns += matrices_of(l)[p]->shape()[0];
+  }
+  return columns;
+}
+
+void require_adapter(const DecodeLayer& l, std::size_t projection, const Sizes& s) {
+  constexpr std::string_view op = "decode_layers";
+  const LoraWeights& lora = l.loras[projection];
+  const Neighbours neighbours = neighbours_of(projection);
+  const bool joins =
+      (neighbours.first == 0 && s.joined_heads) || (neighbours.first == 4 && s.joined_gates);
+  const LoraWeights& first = l.loras[neighbours.first];
+  require(!joins || (same_begin(lora.a, first.a) && same_begin(lora.bt, first.bt)),
+          "{}: projections with the same input must all have the adapter of their joined layer, or "
+          "none of them",
+          op);
+  if (lora.empty()) return;
+  require(lora.dropout.probability == 0, "{}: adapters must not use dropout", op);
+  require(lora.row_groups.empty() && lora.column_scale.empty(),
+          "{}: adapters must not have row groups or column scales", op);
+  const Shape& w = matrices_of(l)[projection]->shape();
+  const std::int64_t columns =
+      joins ? columns_before(l, neighbours, neighbours.first + neighbours.count) : w[0];
+  require_tensor(op, "a", lora.a, {lora.rank(), w[1]});
+  require_tensor(op, "bt", lora.bt, {lora.rank(), columns});
+}
+
 void require_layer(const DecodeLayer& l, const Sizes& s) {
   constexpr std::string_view op = "decode_layers";
   require_tensor(op, "input_norm", l.input_norm, {s.D});
@@ -43,10 +94,10 @@ void require_layer(const DecodeLayer& l, const Sizes& s) {
   require_matrix("up", l.up, s.F, s.D);
   require_matrix("down", l.down, s.D, s.F);
   require_tensor(op, "first", l.first, {1}, DType::i32);
-  if (!l.rope_table.empty()) {
-    require(l.rope_table.shape().rank() == 3, "{}: rope_table must be f32 [P, {}, 2]", op, s.W / 2);
-    require_tensor(op, "rope_table", l.rope_table, {l.rope_table.shape()[0], s.W / 2, 2});
-  }
+  require_rope_table("rope_table", l.rope_table, s);
+  require_rope_table("key_rope_table", l.key_rope_table, s);
+  require(!l.rope_table.empty() || l.key_rope_table.empty(),
+          "{}: a layer with a key_rope_table must have a rope_table", op);
   require_optional("q_bias", l.q_bias, {s.H * s.E});
   require_optional("k_bias", l.k_bias, {s.G * s.E});
   require_optional("v_bias", l.v_bias, {s.G * s.E});
@@ -60,12 +111,23 @@ void require_layer(const DecodeLayer& l, const Sizes& s) {
   }
   require(l.q_norm.empty() != s.head_norms && l.attention_post_norm.empty() != s.post_norms,
           "{}: all layers or none must have norms of heads, and of outputs", op);
-  for (const LoraWeights& lora : l.loras) {
-    require(lora.dropout.probability == 0, "{}: adapters must not use dropout", op);
-  }
+  for (std::size_t p = 0; p < l.loras.size(); ++p) require_adapter(l, p, s);
   require_any_activation(op, "key_cache", l.key_cache, {s.S, s.G, s.E});
   require_tensor(op, "key_cache", l.key_cache, {s.S, s.G, s.E}, s.cache);
   require_tensor(op, "value_cache", l.value_cache, {s.S, s.G, s.E}, s.cache);
+}
+
+// The adapter of a projection; if it is that of several, with a copy of its own columns.
+LoraWeights own_adapter(Batch& batch, const DecodeLayer& l, std::size_t projection) {
+  LoraWeights lora = l.loras[projection];
+  if (!has_joined_adapter(l, projection)) return lora;
+  const Tensor own = batch.temporary({lora.rank(), matrices_of(l)[projection]->shape()[0]},
+                                     DType::f32, "bt of a projection");
+  record_take_columns(batch, own, lora.bt,
+                      columns_before(l, neighbours_of(projection), projection));
+  lora.bt = own;
+  lora.a_bf16 = lora.bt_bf16 = {};
+  return lora;
 }
 
 void record_linear(Batch& batch, const Tensor& y, const Tensor& x, const LinearWeights& weights,
@@ -76,13 +138,13 @@ void record_linear(Batch& batch, const Tensor& y, const Tensor& x, const LinearW
 }
 
 // Norms and rotates heads in place.
-void finish_heads(Batch& batch, const Tensor& heads, const Tensor& norm, const DecodeLayer& l,
+void finish_heads(Batch& batch, const Tensor& heads, const Tensor& norm, const Tensor& rope_table,
                   const DecodeLayers& decode) {
   const std::int64_t E = heads.shape()[2];
   const Tensor each = heads.reshape({heads.elements() / E, E});
   if (!norm.empty()) record_rms_norm(batch, each, each, norm, decode.epsilon);
-  if (l.rope_table.empty()) return;
-  record_rope(batch, heads, heads, decode.position, l.rope_table, RopeLayout::half_split,
+  if (rope_table.empty()) return;
+  record_rope(batch, heads, heads, decode.position, rope_table, RopeLayout::half_split,
               RopeDirection::forward);
 }
 
@@ -103,7 +165,7 @@ void attend(Batch& batch, const Tensor& x, const DecodeLayer& l, const DecodeLay
   const auto linear = [&](std::size_t projection, const Tensor& h, const Tensor& w,
                           const Tensor& bias, std::string_view name) {
     const Tensor y = batch.temporary({1, w.shape()[0]}, DType::f32, name);
-    record_linear(batch, y, h, {w, bias}, l.loras[projection]);
+    record_linear(batch, y, h, {w, bias}, own_adapter(batch, l, projection));
     return y;
   };
   const Tensor h = batch.temporary({1, s.D}, DType::f32, "h1");
@@ -111,8 +173,8 @@ void attend(Batch& batch, const Tensor& x, const DecodeLayer& l, const DecodeLay
   const Tensor q = linear(0, h, l.q, l.q_bias, "q").reshape({1, s.H, s.E});
   const Tensor k = linear(1, h, l.k, l.k_bias, "k").reshape({1, s.G, s.E});
   const Tensor v = linear(2, h, l.v, l.v_bias, "v").reshape({1, s.G, s.E});
-  finish_heads(batch, q, l.q_norm, l, decode);
-  finish_heads(batch, k, l.k_norm, l, decode);
+  finish_heads(batch, q, l.q_norm, l.rope_table, decode);
+  finish_heads(batch, k, l.k_norm, key_rope_table_of(l), decode);
   record_cache_append(batch, l.key_cache, k, decode.position);
   record_cache_append(batch, l.value_cache, v, decode.position);
   const Tensor y = batch.temporary({1, s.H, s.E}, DType::f32, "attention");
@@ -122,7 +184,8 @@ void attend(Batch& batch, const Tensor& x, const DecodeLayer& l, const DecodeLay
                     .v = l.value_cache,
                     .first = l.first,
                     .last = decode.last,
-                    .scale = decode.scale});
+                    .scale = decode.scale,
+                    .soft_cap = decode.soft_cap});
   add_output(batch, x, y.reshape({1, s.H * s.E}), l.o, l.loras[3], l.attention_post_norm, decode);
 }
 
@@ -132,8 +195,8 @@ void feed_forward(Batch& batch, const Tensor& x, const DecodeLayer& l, const Dec
   const Tensor gate = batch.temporary({1, s.F}, DType::f32, "gate");
   const Tensor up = batch.temporary({1, s.F}, DType::f32, "up");
   record_rms_norm(batch, h, x, l.output_norm, decode.epsilon);
-  record_linear(batch, gate, h, {l.gate, {}}, l.loras[4]);
-  record_linear(batch, up, h, {l.up, {}}, l.loras[5]);
+  record_linear(batch, gate, h, {l.gate, {}}, own_adapter(batch, l, 4));
+  record_linear(batch, up, h, {l.up, {}}, own_adapter(batch, l, 5));
   record_swiglu(batch, gate, gate, up, {}, decode.function);
   add_output(batch, x, gate, l.down, l.loras[6], l.feed_forward_post_norm, decode);
 }
@@ -147,6 +210,7 @@ void require_decode_layers(const Tensor& x, const DecodeLayers& decode) {
   for (const DecodeLayer& layer : decode.layers) require_layer(layer, s);
   require_tensor(op, "position", decode.position, {1}, DType::i32);
   require_tensor(op, "last", decode.last, {1}, DType::i32);
+  require_soft_cap(op, decode.soft_cap);
 }
 
 void record_decode_layers_unfused(Batch& batch, const Tensor& x, const DecodeLayers& decode) {

@@ -8,7 +8,8 @@
 //                    h = rms_norm(x)
 //                    x += multiplier post_norm(swiglu(h w_gate^T, h w_up^T) w_down^T)
 //
-// Biases, norms of heads and of outputs, and rope are optional.
+// Biases, norms of heads and of outputs, and rope are optional; ropes of queries and of keys may
+// differ.
 //
 // It can be one launch, with grid barriers between its parts: on pocl's threaded device, where
 // waking threads between hundreds of launches costs more than the products
@@ -38,10 +39,15 @@ struct DecodeLayer {
   Tensor key_cache, value_cache;                 // [S, G, E]: f32, bf16 or f16, in all layers one
   Tensor first;                                  // [1] i32: the first key that the row attends to
   Tensor rope_table = {};                        // [P, W / 2, 2], or empty: heads are not rotated
+  Tensor key_rope_table = {};                    // the same of keys; empty: rope_table
   Tensor q_bias = {}, k_bias = {}, v_bias = {};  // [H E], [G E], [G E] f32, or empty
   Tensor q_norm = {}, k_norm = {};               // [E], of each head; or empty
   Tensor attention_post_norm = {}, feed_forward_post_norm = {};  // [D], or empty
-  // Adapters of q, k, v, o, gate, up, down, in this order; without dropout, or empty.
+  // Adapters of q, k, v, o, gate, up, down, in this order; or empty. Without dropout, row groups
+  // and column scales. q, k and v may have one adapter, as a layer that a file stores in place of
+  // the three: then all three elements are that one, whose bt [R, (H + 2 G) E] has their columns
+  // side by side; gate and up likewise, bt [R, 2 F]. That is so in all layers that adapt them, or
+  // in none.
   std::array<LoraWeights, 7> loras = {};
 };
 
@@ -52,7 +58,8 @@ struct DecodeLayers {
   Tensor position, last;   // [1] i32: the row's position, and the last key that it attends to
   std::int64_t heads = 0;  // H
   float epsilon = 0;
-  float scale = 0;  // of scores
+  float scale = 0;     // of scores
+  float soft_cap = 0;  // of scores (AttentionInputs); 0: none
   float multiplier = 1;
   GateFunction function = GateFunction::silu;
 };

@@ -10,6 +10,7 @@
 #include "ops/decode/decode_layers_table.hpp"
 #include "ops/dispatch/co_resident_groups.hpp"
 #include "ops/dispatch/integer_products.hpp"
+#include "ops/dispatch/soft_cap_define.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
 #include "runtime/integer_sizes.hpp"
 
@@ -18,6 +19,9 @@ namespace {
 
 constexpr std::uint32_t kMaxGroups = 64;  // all of them update one counter
 constexpr double kTolerance = 1e-2;       // integer instead of float arithmetic through two blocks
+// Of the self-test's scores, which are within 1: a cap of any model is another constant in the same
+// program.
+constexpr float kTestedCap = 0.5F;
 
 // Bytes of local memory: a row of integers, or the scratch of attention.
 std::size_t scratch_bytes(const DecodeSizes& s) {
@@ -30,6 +34,7 @@ Defines defines_of(const Context& context, const DecodeLayers& decode) {
   Defines defines;
   set_weight_type(defines, decode.layers.front().q);
   define_integer_dots(defines, integer_products(context));
+  define_soft_cap(defines, decode.soft_cap);
   if (decode.function == GateFunction::gelu) defines.set("GELU");
   return defines.set("KEYS", AttentionSpec::kKeys)
       .set("KEY_TYPE", name_of(decode.layers.front().key_cache.type()));
@@ -39,14 +44,15 @@ Defines defines_of(const Context& context, const DecodeLayers& decode) {
 struct TestedProgram {
   DType type, cache_type;  // of the weights, of the caches
   GateFunction function;
+  bool is_capped;  // scores
 };
 
 // Two blocks over a partly filled cache; with everything that is optional, or without.
 void test_layers(SelfTest& test, TestedProgram program, bool full) {
-  const auto [type, cache_type, function] = program;
+  const auto [type, cache_type, function, is_capped] = program;
   constexpr std::int64_t D = 64, F = 2 * D, H = 4, G = 2, E = D / H;
   // Stored sums are found by the inputs, which must differ for results that do.
-  const std::int64_t S = function == GateFunction::silu ? 40 : 41;
+  const std::int64_t S = (function == GateFunction::silu ? 40 : 41) + (is_capped ? 2 : 0);
   const auto matrix = [&](std::int64_t n, std::int64_t k) {
     return test.weights({n, k}, type, Layout::packed);
   };
@@ -57,6 +63,7 @@ void test_layers(SelfTest& test, TestedProgram program, bool full) {
                       .heads = H,
                       .epsilon = 1e-5F,
                       .scale = 0.25F,
+                      .soft_cap = is_capped ? kTestedCap : 0.0F,
                       .multiplier = full ? 0.5F : 1.0F,
                       .function = function};
   for (int l = 0; l < 2; ++l) {
@@ -73,6 +80,7 @@ void test_layers(SelfTest& test, TestedProgram program, bool full) {
                              .value_cache = test.changed(test.input({S, G, E}, 1, cache_type)),
                              .first = test.input({1}, std::vector<std::int32_t>{1}),
                              .rope_table = test.input({S, full ? E / 4 : E / 2, 2}),
+                             .key_rope_table = full ? test.input({S, E / 4, 2}) : Tensor(),
                              .q_bias = optional(H * E),
                              .k_bias = optional(G * E),
                              .v_bias = optional(G * E),
@@ -120,12 +128,15 @@ const char* decode_layers_cpu_refusal(const Context& context, const DecodeLayers
 bool decode_layers_cpu_passed(Context& context, const DecodeLayers& decode) {
   if (co_resident_groups(context) == 0) return false;
   const DecodeLayer& first = decode.layers.front();
-  const TestedProgram program{first.q.type(), first.key_cache.type(), decode.function};
+  const TestedProgram program{.type = first.q.type(),
+                              .cache_type = first.key_cache.type(),
+                              .function = decode.function,
+                              .is_capped = decode.soft_cap != 0};
   const std::string cache =
       program.cache_type == DType::f32 ? "" : fmt::format(" {} cache", name_of(program.cache_type));
-  const std::string name =
-      fmt::format("decode_layers {}{}{}", name_of(program.type),
-                  program.function == GateFunction::gelu ? " gelu" : "", cache);
+  const std::string name = fmt::format("decode_layers {}{}{}{}", name_of(program.type),
+                                       program.function == GateFunction::gelu ? " gelu" : "",
+                                       program.is_capped ? " capped" : "", cache);
   return passed_self_test(context, {kDecodeLayersCpu, name, kTolerance},
                           [program](SelfTest& test) { test_decode_cpu(test, program); });
 }

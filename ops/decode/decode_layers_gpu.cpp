@@ -6,6 +6,7 @@
 #include "clora/ops/quant/quant.hpp"
 #include "ops/decode/decode_layers_table.hpp"
 #include "ops/dispatch/co_resident_groups.hpp"
+#include "ops/dispatch/soft_cap_define.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
 #include "ops/hopper/ptx.hpp"
 #include "ops/launch_grids.hpp"
@@ -64,7 +65,8 @@ struct PartRanks {
 std::array<PartRanks, 4> ranks_of(const DecodeLayer& l, const DecodeSizes& s) {
   const auto sum = [&](std::size_t first, std::size_t count) {
     std::int64_t ranks = 0;
-    for (std::size_t p = first; p < first + count; ++p) ranks += rank_of(l.loras[p]);
+    const std::size_t adapters = has_joined_adapter(l, first) ? 1 : count;
+    for (std::size_t p = first; p < first + adapters; ++p) ranks += rank_of(l.loras[p]);
     return ranks;
   };
   return {{{sum(0, 3), s.D}, {sum(3, 1), s.H * s.E}, {sum(4, 2), s.D}, {sum(6, 1), s.F}}};
@@ -103,10 +105,13 @@ Defines defines_of(Context& context, const DecodeLayers& decode) {
   defines.set("GROUP", group).set("D", s.D).set("F", s.F).set("H", s.H).set("G", s.G);
   defines.set("E", s.E).set("SPLITS", splits_of(device, s)).set("MAX_LAYERS", s.layers);
   defines.set("MAX_RANKS", max_ranks(decode)).set("ROPE_WIDTH", s.W);
+  define_soft_cap(defines, decode.soft_cap);
   if (s.head_norms) defines.set("HEAD_NORMS");
   if (s.post_norms) defines.set("POST_NORMS");
   if (decode.function == GateFunction::gelu) defines.set("GELU");
   if (decode_is_adapted(decode)) defines.set("ADAPTED");
+  if (s.joined_heads) defines.set("JOINED_HEADS");
+  if (s.joined_gates) defines.set("JOINED_GATES");
   defines.set("LOCAL_FLOATS", local_floats(s, group));
   defines.set("HEADS_LANES", lanes_for(device, (s.H + 2 * s.G) * s.E / 2, s.D));
   defines.set("O_LANES", lanes_for(device, s.D / 2, s.H * s.E));
@@ -140,7 +145,9 @@ void test_decode_gpu(SelfTest& test, const DecodeLayers& decode) {
   constexpr std::int64_t kRows = 40;
   std::int64_t S = kRows;
   for (const DecodeLayer& layer : decode.layers) {
-    if (!layer.rope_table.empty()) S = std::min(S, layer.rope_table.shape()[0]);
+    for (const Tensor& table : {layer.rope_table, key_rope_table_of(layer)}) {
+      if (!table.empty()) S = std::min(S, table.shape()[0]);
+    }
   }
   const std::vector<std::int32_t> position{static_cast<std::int32_t>(S - 1)};
   DecodeLayers probe = decode;

@@ -44,7 +44,7 @@ std::int64_t lanes_for(const Device& device, std::int64_t teams, std::int64_t st
 struct Constants {
   std::uint32_t input_norm, output_norm, biases, head_norms;
   std::uint32_t attention_post_norm, feed_forward_post_norm;
-  std::uint32_t angles;  // of the layer's rope; 0: none
+  std::uint32_t angles, key_angles;  // of the ropes of q and k; 0: none
 };
 
 // A tensor for all rows between the launches, for the angles of each rope, and for the layers'
@@ -55,14 +55,15 @@ class State {
       : context_(context),
         sizes_(decode_sizes(decode)),
         alignment_(context.device().base_alignment_bytes / sizeof(float)) {
-    const auto [layers, D, F, H, G, E, S, W, head_norms, post_norms, cache] = sizes_;
+    const std::int64_t D = sizes_.D, F = sizes_.F, H = sizes_.H, G = sizes_.G, E = sizes_.E;
+    const bool head_norms = sizes_.head_norms, post_norms = sizes_.post_norms;
     row_ = {.D = u32(D),
             .F = u32(F),
             .H = u32(H),
             .G = u32(G),
             .E = u32(E),
-            .W = u32(W),
-            .S = u32(S),
+            .W = u32(sizes_.W),
+            .S = u32(sizes_.S),
             .epsilon = decode.epsilon,
             .multiplier = decode.multiplier,
             .x = 0,
@@ -89,7 +90,8 @@ class State {
                             .head_norms = constant(head_norms ? 2 * E : 0),
                             .attention_post_norm = constant(post_norms ? D : 0),
                             .feed_forward_post_norm = constant(post_norms ? D : 0),
-                            .angles = angles_of(layer.rope_table)});
+                            .angles = angles_of(layer.rope_table),
+                            .key_angles = angles_of(key_rope_table_of(layer))});
     }
     fill(decode);
   }
@@ -174,6 +176,7 @@ struct Product {
   std::int64_t teams;
   std::vector<Argument> more = {};  // between the ranks and the lanes
   std::vector<Tensor> caches = {};
+  bool joins_loras = false;  // one adapter of all matrices
 
   std::int64_t k() const { return weights.front().shape()[1]; }
   bool is_adapted() const {
@@ -181,6 +184,7 @@ struct Product {
   }
   DecodeRanks ranks() const {
     DecodeRanks ranks{};
+    ranks.joined = joins_loras ? 1 : 0;
     for (std::size_t i = 0; i < loras.size(); ++i) {
       ranks.rank[i] = u32(rank_of(loras[i]));
       ranks.scale[i] = loras[i].scale;
@@ -236,19 +240,21 @@ class Recorder {
   void attend(const DecodeLayer& l, const Constants& at) {
     const std::int64_t H = sizes_.H, G = sizes_.G, E = sizes_.E;
     const DecodeRow& row = state_.row();
-    const std::uint32_t no_angles = 0;
-    multiply({.function = "decode_heads",
-              .weights = {l.q, l.k, l.v},
-              .loras = std::span(l.loras).subspan(0, 3),
-              .input = row.x,
-              .norm = at.input_norm,
-              .teams = (H + 2 * G) * E / 2,
-              .more = {at.input_norm, at.biases, sizes_.head_norms ? no_angles : at.angles},
-              .caches = {l.key_cache, l.value_cache}});
+    const bool rotates = !sizes_.head_norms;  // else the launch after this one does
+    multiply(
+        {.function = "decode_heads",
+         .weights = {l.q, l.k, l.v},
+         .loras = std::span(l.loras).subspan(0, 3),
+         .input = row.x,
+         .norm = at.input_norm,
+         .teams = (H + 2 * G) * E / 2,
+         .more = {at.input_norm, at.biases, rotates ? at.angles : 0U, rotates ? at.key_angles : 0U},
+         .caches = {l.key_cache, l.value_cache},
+         .joins_loras = has_joined_adapter(l, 0)});
     if (sizes_.head_norms) {
       batch_.launch(
           {kernel("decode_head_norms", l.q, false), grid(H + G), {}, "decode_layers/head norms"},
-          state_.tensor(), l.key_cache, by_value(row), at.head_norms, at.angles);
+          state_.tensor(), l.key_cache, by_value(row), at.head_norms, at.angles, at.key_angles);
     }
     record_attention(batch_, state_.part(row.y, {1, H, E}), {},
                      {.q = state_.part(row.q, {1, H, E}),
@@ -256,7 +262,8 @@ class Recorder {
                       .v = l.value_cache,
                       .first = l.first,
                       .last = decode_.last,
-                      .scale = decode_.scale});
+                      .scale = decode_.scale,
+                      .soft_cap = decode_.soft_cap});
     add_residual(l.o, l.loras[3], row.y, at.attention_post_norm);
   }
 
@@ -268,7 +275,8 @@ class Recorder {
               .input = row.x,
               .norm = at.output_norm,
               .teams = sizes_.F,
-              .more = {at.output_norm}});
+              .more = {at.output_norm},
+              .joins_loras = has_joined_adapter(l, 4)});
     add_residual(l.down, l.loras[6], row.hidden, at.feed_forward_post_norm);
   }
 
@@ -309,7 +317,8 @@ class Recorder {
 
   // s = input a^T, of all adapters of the product.
   void shrink(const Product& p) {
-    const DecodeRanks ranks = p.ranks();
+    DecodeRanks ranks = p.ranks();
+    if (p.joins_loras) ranks.rank[1] = ranks.rank[2] = 0;  // s is computed once
     const std::int64_t teams = std::int64_t{ranks.rank[0]} + ranks.rank[1] + ranks.rank[2];
     const std::int64_t lanes = lanes_for(context_.device(), teams, p.k());
     const auto a = [&](std::size_t i) {

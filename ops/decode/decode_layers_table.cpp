@@ -29,6 +29,7 @@ std::vector<Tensor> tensors_of(const DecodeLayer& l) {
                               l.v_bias,
                               l.first,
                               l.rope_table,
+                              key_rope_table_of(l),
                               l.q_norm,
                               l.k_norm,
                               l.attention_post_norm,
@@ -58,6 +59,12 @@ std::int64_t rotated_width(const DecodeLayers& decode) {
   return 0;
 }
 
+// Whether any layer has an adapter of that projection and its neighbours in one.
+bool joins_adapters(const DecodeLayers& decode, std::size_t projection) {
+  return std::ranges::any_of(
+      decode.layers, [=](const DecodeLayer& l) { return has_joined_adapter(l, projection); });
+}
+
 }  // namespace
 
 DecodeSizes decode_sizes(const DecodeLayers& decode) {
@@ -75,7 +82,9 @@ DecodeSizes decode_sizes(const DecodeLayers& decode) {
           .W = rotated_width(decode),
           .head_norms = !layer.q_norm.empty(),
           .post_norms = !layer.attention_post_norm.empty(),
-          .cache = layer.key_cache.type()};
+          .cache = layer.key_cache.type(),
+          .joined_heads = joins_adapters(decode, 0),
+          .joined_gates = joins_adapters(decode, 4)};
 }
 
 DecodeProblem decode_problem(const DecodeLayers& decode) {
@@ -91,7 +100,16 @@ std::array<const Tensor*, 7> matrices_of(const DecodeLayer& l) {
   return {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down};
 }
 
+const Tensor& key_rope_table_of(const DecodeLayer& l) {
+  return l.key_rope_table.empty() ? l.rope_table : l.key_rope_table;
+}
+
 std::int64_t rank_of(const LoraWeights& lora) { return lora.empty() ? 0 : lora.a.shape()[0]; }
+
+bool has_joined_adapter(const DecodeLayer& l, std::size_t projection) {
+  const LoraWeights& lora = l.loras[projection];
+  return !lora.empty() && lora.bt.shape().last() != matrices_of(l)[projection]->shape()[0];
+}
 
 bool has_bias(const DecodeLayer& l) {
   return !l.q_bias.empty() || !l.k_bias.empty() || !l.v_bias.empty();

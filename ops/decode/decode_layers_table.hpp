@@ -17,16 +17,21 @@ using uint = std::uint32_t;  // OpenCL C's
 struct DecodeSizes {
   std::int64_t layers, D, F, H, G, E, S;
   std::int64_t W = 0;  // elements of a head that rope rotates; 0: none in any layer
-  bool head_norms = false, post_norms = false;  // of all layers
-  DType cache = DType::f32;                     // of the keys and values of all layers
+  bool head_norms = false, post_norms = false;      // of all layers
+  DType cache = DType::f32;                         // of the keys and values of all layers
+  bool joined_heads = false, joined_gates = false;  // adapters of q, k and v; of gate and up
 };
 DecodeSizes decode_sizes(const DecodeLayers& decode);
 DecodeProblem decode_problem(const DecodeLayers& decode);  // for the kernels
 // Words per layer in the table of addresses: ADDRESSES of the kernels.
-inline constexpr std::size_t kDecodeAddresses = 41;
+inline constexpr std::size_t kDecodeAddresses = 42;
 
 std::array<const Tensor*, 7> matrices_of(const DecodeLayer& layer);
-std::int64_t rank_of(const LoraWeights& lora);  // 0 if empty
+const Tensor& key_rope_table_of(const DecodeLayer& layer);  // empty: heads are not rotated
+std::int64_t rank_of(const LoraWeights& lora);              // 0 if empty
+// Whether the adapter of a projection, in the order of DecodeLayer::loras, is that of all with the
+// same input.
+bool has_joined_adapter(const DecodeLayer& layer, std::size_t projection);
 bool has_bias(const DecodeLayer& layer);
 bool has_adapter(const DecodeLayer& layer);
 bool decode_is_adapted(const DecodeLayers& decode);  // whether any layer has an adapter

@@ -57,7 +57,11 @@ constexpr Option kOptions[] = {
      [](Layers& layers) {
        for (DecodeLayer& layer : layers.decode.layers) layer.rope_table = {};
      }},
+    {"a rope of keys", [](Layers& layers) { layers.rotate_keys_by_another_table(); }},
+    {"a rope of keys and norms of heads",
+     [](Layers& layers) { layers.add_head_norms(), layers.rotate_keys_by_another_table(); }},
     {"a multiplier", [](Layers& layers) { layers.decode.multiplier = 0.6F; }},
+    {"capped scores", [](Layers& layers) { layers.decode.soft_cap = 0.4F; }},
     {"gelu", [](Layers& layers) { layers.decode.function = GateFunction::gelu; }},
     {"a window", [](Layers& layers) { layers.decode.layers.front().first = layers.decode.last; }},
     {"caches of bf16", [](Layers& layers) { layers.store_caches_as(DType::bf16); }},
@@ -188,7 +192,10 @@ TEST_F(OneLaunch, PassesItsSelfTest) {
     for (const GateFunction function : {GateFunction::silu, GateFunction::gelu}) {
       Layers layers(*tested.context, kSmall, type, {3, 0});
       layers.decode.function = function;
-      EXPECT_TRUE(decodes_in_one_launch(*tested.context, layers.decode)) << name_of(type);
+      for (const float soft_cap : {50.0F, 0.0F}) {
+        layers.decode.soft_cap = soft_cap;
+        EXPECT_TRUE(decodes_in_one_launch(*tested.context, layers.decode)) << name_of(type);
+      }
       layers.store_caches_as(DType::bf16);
       EXPECT_TRUE(decodes_in_one_launch(*tested.context, layers.decode)) << name_of(type);
     }
@@ -279,6 +286,21 @@ TEST_F(OneLaunchOfManyItems, GivesWhatTheUnfusedOpsGive) {
 TEST_F(OneLaunchOfManyItems, AddsAnAdapterOfAnyRanks) {
   expect_unfused(DType::bf16, kWithBiases, {120, 3}, 2, true);
   expect_unfused(DType::bf16, {2, 128, 1088, 4, 2, 32, 40}, {7, 0}, 1, true);
+}
+
+TEST_F(OneLaunchOfManyItems, AddsAnAdapterOfSeveralProjectionsInOne) {
+  const auto add = [](Layers& layers) { layers.add_joined_adapters(); };
+  expect_unfused_with(add, DType::bf16, kWithBiases, {120, 3}, 2);
+  expect_unfused_with(add, DType::bf16, {2, 128, 1088, 4, 2, 32, 40}, {7, 0});
+  const auto add_more = [](Layers& layers) { layers.add_options(), layers.add_joined_adapters(); };
+  expect_unfused_with(add_more, DType::bf16, kWithBiases, {33, 5});
+  const auto add_gates = [](Layers& layers) {
+    layers.add_joined_adapters();
+    for (DecodeLayer& layer : layers.decode.layers) {
+      layer.loras[0] = layer.loras[1] = layer.loras[2] = {};
+    }
+  };
+  expect_unfused_with(add_gates, DType::bf16, kWithBiases, {33, 5});
 }
 
 TEST_F(OneLaunchOfManyItems, GivesWhatTheUnfusedOpsGiveWithAllOptions) {
@@ -398,11 +420,11 @@ TEST(OneLaunchSizes, AreThoseWhoseLocalArraysAllFit) {
         s.F -= 8;
         // The local memory that the kernel declares: the row, the table of addresses, s, and the
         // rest.
-        EXPECT_LE(static_cast<std::uint64_t>(4 * s.F + 41 * 8 * layers + 4 * ranks + 128 +
+        EXPECT_LE(static_cast<std::uint64_t>(4 * s.F + 42 * 8 * layers + 4 * ranks + 128 +
                                              4 * 2 * 8 * 16),
                   limit);
         const DecodeSizes more{layers + 1, s.D, s.F, s.H, s.G, s.E, s.S};
-        EXPECT_EQ(decode_layers_gpu_local_bytes(gpu, s, ranks) + 41 * 8,
+        EXPECT_EQ(decode_layers_gpu_local_bytes(gpu, s, ranks) + 42 * 8,
                   decode_layers_gpu_local_bytes(gpu, more, ranks));
         EXPECT_FALSE(decode_layers_gpu_fit(gpu, more, ranks));
         EXPECT_FALSE(decode_layers_gpu_fit(gpu, s, ranks + 8));
@@ -511,6 +533,14 @@ TEST_P(FewLaunches, AddAnAdapterOfAnyRanks) {
   expect_unfused(DType::f32, {2, 136, 1096, 4, 2, 34, 40}, {7, 0}, Layout::plain, true);
 }
 
+TEST_P(FewLaunches, AddAnAdapterOfSeveralProjectionsInOne) {
+  const auto add = [](Layers& layers) { layers.add_joined_adapters(); };
+  expect_unfused_with(add, DType::f32, kFew, {11, 2});
+  expect_unfused_with(add, DType::bf16, kWithBiases, {120, 3}, Layout::plain, 2);
+  const auto add_more = [](Layers& layers) { layers.add_options(), layers.add_joined_adapters(); };
+  expect_unfused_with(add_more, DType::bf16, kWithBiases, {33, 5});
+}
+
 TEST_P(FewLaunches, GiveWhatTheUnfusedOpsGiveWithAllOptions) {
   const auto add = [](Layers& layers) { layers.add_options(); };
   expect_unfused_with(add, DType::bf16, kWithBiases, {33, 5}, Layout::plain, 2);
@@ -571,6 +601,28 @@ TEST_F(OneLaunchOfManyItems, RefusesTemporaries) {
 class DecodeLayersTest : public test::OpTest {};
 INSTANTIATE_TEST_SUITE_P(Variants, DecodeLayersTest, test::all_variants(), test::variant_name);
 
+TEST_P(DecodeLayersTest, RefusesAdaptersThatDoNotFit) {
+  using testing::HasSubstr;
+  Layers layers(context(), kSmall, DType::q4_1, {0, 0}, Layout::plain);
+  layers.add_joined_adapters();
+  const auto error = [&](auto change) {
+    DecodeLayers decode = layers.decode;
+    change(decode.layers[1]);
+    Batch batch(context());
+    return test::error_of([&] { record_decode_layers_unfused(batch, layers.x, decode); });
+  };
+  EXPECT_THAT(error([](DecodeLayer& l) { l.loras[1] = {}; }),
+              HasSubstr("must all have the adapter of their joined layer"));
+  EXPECT_THAT(error([](DecodeLayer& l) { l.loras[5].bt = l.loras[0].bt; }),
+              HasSubstr("must all have the adapter of their joined layer"));
+  EXPECT_THAT(error([](DecodeLayer& l) { l.loras[6].bt = l.loras[0].bt; }),
+              HasSubstr("bt must be f32 [51, 128]"));
+  EXPECT_THAT(error([](DecodeLayer& l) { l.loras[6].dropout.probability = 0.5F; }),
+              HasSubstr("must not use dropout"));
+  EXPECT_THAT(error([](DecodeLayer& l) { l.loras[6].column_scale = l.input_norm; }),
+              HasSubstr("must not have row groups or column scales"));
+}
+
 TEST_P(DecodeLayersTest, RefusesTensorsThatDoNotFit) {
   using testing::HasSubstr;
   const Layers layers(context(), kSmall, DType::q4_1, {0, 0}, Layout::plain);
@@ -598,11 +650,17 @@ TEST_P(DecodeLayersTest, RefusesTensorsThatDoNotFit) {
               HasSubstr("first must be i32 [1]"));
   EXPECT_THAT(error([](DecodeLayers& d) { d.layers[1].rope_table = d.layers[0].input_norm; }),
               HasSubstr("rope_table must be f32 [P, 16, 2]"));
+  EXPECT_THAT(error([](DecodeLayers& d) { d.layers[1].key_rope_table = d.layers[0].input_norm; }),
+              HasSubstr("key_rope_table must be f32 [P, 16, 2]"));
+  EXPECT_THAT(
+      error([](DecodeLayers& d) { std::swap(d.layers[1].key_rope_table, d.layers[1].rope_table); }),
+      HasSubstr("must have a rope_table"));
   EXPECT_THAT(error([](DecodeLayers& d) { d.layers[1].q_norm = d.layers[0].input_norm; }),
               HasSubstr("all layers or none must have norms of heads"));
   EXPECT_THAT(
       error([](DecodeLayers& d) { d.layers[2].attention_post_norm = d.layers[0].input_norm; }),
       HasSubstr("all layers or none must have norms of heads, and of outputs"));
+  EXPECT_THAT(error([](DecodeLayers& d) { d.soft_cap = -1; }), HasSubstr("the soft cap must be 0"));
   EXPECT_THAT(error([](DecodeLayers& d) { d.layers.clear(); }), HasSubstr("at least one layer"));
 }
 

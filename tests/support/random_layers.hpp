@@ -81,6 +81,13 @@ class RandomLayers {
       decode.layers[l].rope_table = tables[l % 2];
     }
   }
+  // In every second layer, from the first on.
+  void rotate_keys_by_another_table() {
+    for (std::size_t l = 0; l < decode.layers.size(); l += 2) {
+      DecodeLayer& layer = decode.layers[l];
+      if (!layer.rope_table.empty()) layer.key_rope_table = floats(layer.rope_table.shape(), 1);
+    }
+  }
   // All that is optional besides adapters, different from layer to layer where that is possible.
   void add_options() {
     add_biases();
@@ -88,8 +95,10 @@ class RandomLayers {
     add_post_norms();
     rotate_only(s_.E / 2);
     decode.layers.back().rope_table = {};
+    rotate_keys_by_another_table();
     decode.layers.back().first = decode.last;
     decode.scale = 0.3F;
+    decode.soft_cap = 0.7F;
     decode.multiplier = 0.6F;
     decode.function = GateFunction::gelu;
   }
@@ -105,6 +114,17 @@ class RandomLayers {
         const auto rank = static_cast<std::int64_t>(3 + 8 * p);
         layer.loras[p] = {floats({rank, w[1]}, 0.3F), floats({rank, w[0]}, 0.3F), 0.7F, {}};
       }
+    }
+  }
+  // As add_adapters(), with one adapter of q, k and v, and one of gate and up.
+  void add_joined_adapters() {
+    add_adapters();
+    for (std::size_t l = 1; l < decode.layers.size(); ++l) {
+      std::array<LoraWeights, 7>& loras = decode.layers[l].loras;
+      loras[0] = {floats({5, s_.D}, 0.3F), floats({5, (s_.H + 2 * s_.G) * s_.E}, 0.3F), 0.7F, {}};
+      loras[4] = {floats({19, s_.D}, 0.3F), floats({19, 2 * s_.F}, 0.3F), 0.6F, {}};
+      loras[1] = loras[2] = loras[0];
+      loras[5] = loras[4];
     }
   }
   // x and the caches as floats; their bits.
