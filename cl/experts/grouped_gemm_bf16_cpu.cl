@@ -16,17 +16,7 @@
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
 //! clc: build on avx512_bf16: PANEL_STEPS=8960 STAGE_STRIDE=1312
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED
-#ifdef AMX
-#define TILE_ROWS 32
-#endif
-#include "bf16_pairs_cpu.clh"
-#include "cpu_builtins.clh"
-#include "gemm/cpu/tile_sums_cpu.clh"
-#ifdef AMX
-#include "gemm/cpu/gemm_amx_tile_cpu.clh"
-#else
-#include "gemm/cpu/gemm_bf16_tile_cpu.clh"
-#endif
+#include "gemm/cpu/gemm_bf16_unit_cpu.clh"
 #include "quant/quant_block32.clh"
 #include "gemm/cpu/gemm_packed_columns_cpu.clh"
 #include "gemm/cpu/gemm_bf16_expand_cpu.clh"
@@ -127,34 +117,5 @@ void multiply_panels(__global float* y, ExpertOperands of, GroupedProblem p, Gro
   }
 }
 
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void grouped_gemm(
-    __global float* y, __global const float* x, __global const uchar* w,
-    __global const uint* w_offsets, __global const float* s, __global const float* u,
-    __global const uint* u_offsets, __global const int* entries, __global const int* counts,
-    __global const int* begins, __global const int* active, GroupedProblem p, GroupedShare share,
-    __local uint* scratch) {
-  const uint panels = (p.N + TILE_COLUMNS - 1) / TILE_COLUMNS;
-  const uint panel_begin = get_group_id(0) * share.panels_per_group;
-  const uint panel_end = min(panels, panel_begin + share.panels_per_group);
-  const uint n0 = panel_begin * TILE_COLUMNS, n1 = min(p.N, panel_end * TILE_COLUMNS);
-  const uint number = get_group_id(1);
-  if (number + 1 == get_num_groups(1)) {
-    if (!p.accumulate) store_zeros(y, p.N, begins[p.experts], p.S, n0, n1);
-    return;
-  }
-  const int expert = active[number];
-  if (expert < 0) return;
-  const ExpertOperands of = operands_of(w, w_offsets, x, s, u, u_offsets, entries, p, expert);
-  const uint begin = begins[expert], end = of.w == 0 ? begin : begin + counts[expert];
-  if (!p.accumulate) store_zeros(y, p.N, end, begins[expert + 1], n0, n1);
-#ifdef AMX
-  tiles_begin();
-#endif
-  for (uint p0 = panel_begin; begin < end && p0 < panel_end; p0 += share.panels_at_once) {
-    multiply_panels(y, of, p, share, begin, end, p0, min(panel_end, p0 + share.panels_at_once),
-                    scratch);
-  }
-#ifdef AMX
-  tiles_end();
-#endif
-}
+#define SCRATCH uint
+#include "experts/grouped_panels_cpu.clh"

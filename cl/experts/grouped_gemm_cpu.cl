@@ -85,28 +85,5 @@ void multiply_panels(__global float* y, ExpertOperands of, GroupedProblem p, Gro
   }
 }
 
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void grouped_gemm(
-    __global float* y, __global const float* x, __global const uchar* w,
-    __global const uint* w_offsets, __global const float* s, __global const float* u,
-    __global const uint* u_offsets, __global const int* entries, __global const int* counts,
-    __global const int* begins, __global const int* active, GroupedProblem p, GroupedShare share,
-    __local float* scratch) {
-  const uint panels = (p.N + TILE_COLUMNS - 1) / TILE_COLUMNS;
-  const uint panel_begin = get_group_id(0) * share.panels_per_group;
-  const uint panel_end = min(panels, panel_begin + share.panels_per_group);
-  const uint n0 = panel_begin * TILE_COLUMNS, n1 = min(p.N, panel_end * TILE_COLUMNS);
-  const uint number = get_group_id(1);
-  if (number + 1 == get_num_groups(1)) {
-    if (!p.accumulate) store_zeros(y, p.N, begins[p.experts], p.S, n0, n1);
-    return;
-  }
-  const int expert = active[number];
-  if (expert < 0) return;
-  const ExpertOperands of = operands_of(w, w_offsets, x, s, u, u_offsets, entries, p, expert);
-  const uint begin = begins[expert], end = of.w == 0 ? begin : begin + counts[expert];
-  if (!p.accumulate) store_zeros(y, p.N, end, begins[expert + 1], n0, n1);
-  for (uint p0 = panel_begin; begin < end && p0 < panel_end; p0 += share.panels_at_once) {
-    multiply_panels(y, of, p, share, begin, end, p0, min(panel_end, p0 + share.panels_at_once),
-                    scratch);
-  }
-}
+#define SCRATCH float
+#include "experts/grouped_panels_cpu.clh"

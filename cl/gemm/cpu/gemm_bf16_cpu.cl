@@ -29,17 +29,7 @@
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
 //! clc: build on avx512_bf16: PANEL_STEPS=8960 BLOCK_STEPS=1280 STAGE_STRIDE=1312
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED
-#ifdef AMX
-#define TILE_ROWS 32
-#endif
-#include "bf16_pairs_cpu.clh"
-#include "cpu_builtins.clh"
-#include "gemm/cpu/tile_sums_cpu.clh"
-#ifdef AMX
-#include "gemm/cpu/gemm_amx_tile_cpu.clh"
-#else
-#include "gemm/cpu/gemm_bf16_tile_cpu.clh"
-#endif
+#include "gemm/cpu/gemm_bf16_unit_cpu.clh"
 #include "gemm/cpu/gemm_bf16_shrink_cpu.clh"
 #include "gemm/cpu/gemm_share_cpu.clh"
 #include "quant/quant_block32.clh"
