@@ -208,8 +208,8 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_heads(
     __global float* state, __global const uchar* w_q, __global const uchar* w_k,
     __global const uchar* w_v,
     ADAPTER_ARGUMENT(u_q) ADAPTER_ARGUMENT(u_k) ADAPTER_ARGUMENT(u_v)
-    __global STORED(KEY_TYPE)* keys, __global STORED(KEY_TYPE)* values, DecodeRow row RANKS_ARGUMENT, uint norm, uint bias, uint angles,
-    uint key_angles, uint lanes) {
+    __global STORED(KEY_TYPE)* keys, __global STORED(KEY_TYPE)* values, DecodeRow row RANKS_ARGUMENT,
+    uint norm, uint bias, uint angles, uint key_angles, uint lanes) {
   __local float scratch[3 * GROUP];
   const uint H = row.H, G = row.G, half_dim = row.E / 2;
   const Place place = place_of((H + 2 * G) * half_dim, lanes);

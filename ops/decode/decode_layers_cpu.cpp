@@ -19,9 +19,9 @@ namespace {
 
 constexpr std::uint32_t kMaxGroups = 64;  // all of them update one counter
 constexpr double kTolerance = 1e-2;       // integer instead of float arithmetic through two blocks
-// Of the self-test's scores, which are within 1: a cap of any model is another constant in the same
-// program.
-constexpr float kTestedCap = 0.5F;
+// Of the self-test's scores, most of which exceed it: a cap of any model is another constant in the
+// same program.
+constexpr float kTestedCap = 0.25F;
 
 // Bytes of local memory: a row of integers, or the scratch of attention.
 std::size_t scratch_bytes(const DecodeSizes& s) {
@@ -62,7 +62,7 @@ void test_layers(SelfTest& test, TestedProgram program, bool full) {
                       .last = test.input({1}, std::vector<std::int32_t>{34}),
                       .heads = H,
                       .epsilon = 1e-5F,
-                      .scale = 0.25F,
+                      .scale = is_capped ? 1.0F : 0.25F,
                       .soft_cap = is_capped ? kTestedCap : 0.0F,
                       .multiplier = full ? 0.5F : 1.0F,
                       .function = function};
