@@ -10,10 +10,11 @@ namespace {
 constexpr std::uint32_t kVecSize = 8;
 
 // A single row uses a one-dimensional grid.
-Grid grid_of(std::uint32_t rows, std::uint32_t stride) {
+Grid grid_of(const Device& device, std::uint32_t rows, std::uint32_t stride) {
   const std::uint32_t vecs = divide_up(stride, kVecSize);
   if (rows == 1) return {{round_up(vecs, 64), 1, 1}, {64, 1, 1}};
-  return {{round_up(vecs, 32), round_up(rows, 8), 1}, {32, 8, 1}};
+  const std::uint32_t group_rows = device.max_work_group_size < 256 ? 2 : 8;
+  return {{round_up(vecs, 32), round_up(rows, group_rows), 1}, {32, group_rows, 1}};
 }
 
 }  // namespace
@@ -50,7 +51,7 @@ void record_bf16_rows_into(Batch& batch, const Tensor& out, const Tensor& w, flo
   Defines defines;
   set_weight_type(defines, w);
   const Cost cost{0, static_cast<double>(w.bytes() + out.bytes())};
-  Launch launch{{}, grid_of(rows, stride), cost, std::string(label)};
+  Launch launch{{}, grid_of(batch.context().device(), rows, stride), cost, std::string(label)};
   launch.kernel = batch.context().kernel("bf16_rows.cl", "bf16_rows", defines);
   batch.launch(std::move(launch), out, w, rows, columns, stride, scale);
 }
