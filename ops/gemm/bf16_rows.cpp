@@ -1,5 +1,7 @@
 #include "clora/ops/gemm/bf16_rows.hpp"
 
+#include <algorithm>
+
 #include "clora/ops/quant/quant.hpp"
 #include "runtime/integer_sizes.hpp"
 
@@ -13,8 +15,9 @@ constexpr std::uint32_t kVecSize = 8;
 Grid grid_of(const Device& device, std::uint32_t rows, std::uint32_t stride) {
   const std::uint32_t vecs = divide_up(stride, kVecSize);
   if (rows == 1) return {{round_up(vecs, 64), 1, 1}, {64, 1, 1}};
-  const std::uint32_t group_rows = device.max_work_group_size < 256 ? 2 : 8;
-  return {{round_up(vecs, 32), round_up(rows, group_rows), 1}, {32, group_rows, 1}};
+  constexpr std::size_t kVecs = 32, kMaxRows = 8;
+  const auto group_rows = std::clamp<std::size_t>(device.max_work_group_size / kVecs, 1, kMaxRows);
+  return {{round_up(vecs, kVecs), round_up(rows, group_rows), 1}, {kVecs, group_rows, 1}};
 }
 
 }  // namespace
