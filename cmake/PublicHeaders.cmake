@@ -85,6 +85,7 @@ set(CLORA_PUBLIC_HEADERS
   model/weights/weights.hpp
   model/generation/generator.hpp
   model/generation/stop_filter.hpp
+  model/text/chat_message.hpp
   model/text/chat_style.hpp
   model/text/chat_template.hpp
   model/text/tokenizer.hpp

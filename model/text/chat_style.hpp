@@ -18,13 +18,9 @@
 #include <string_view>
 #include <vector>
 
-namespace clora {
+#include "clora/model/text/chat_message.hpp"
 
-struct ChatMessage {
-  std::string role;  // system, user or assistant
-  std::string content;
-  bool trains = true;  // an assistant's turn is labelled
-};
+namespace clora {
 
 // One piece of a rendered conversation: a special token, an assistant's text up to the end of its
 // turn, or the text between two of these.
@@ -32,16 +28,6 @@ struct ChatPiece {
   std::string text;
   bool is_token = false;   // one special token; else special tokens in the text are plain text
   bool is_target = false;  // written by the assistant: its content and the end of its turn
-};
-
-struct ChatOptions {
-  bool add_generation_prompt = false;  // end with the opening of an assistant's turn
-  bool enable_thinking = true;         // Qwen3: false opens the turn with an empty reasoning part
-  // Special tokens in the contents are parsed as tokens; else they are plain text.
-  bool parse_special = false;
-  // Today's date in templates of Llama 3.1 and later. The default is the templates' own; in
-  // transformers, Llama 3.2's template uses the current day, which would make results depend on it.
-  std::string date = "26 Jul 2024";
 };
 
 enum class ChatFamily { chatml, llama3, mistral, zephyr, gemma };
