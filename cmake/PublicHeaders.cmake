@@ -48,6 +48,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/loss/contrastive.hpp
   ops/loss/cross_entropy.hpp
   ops/quant/quant.hpp
+  ops/quant/quantise.hpp
   ops/quant/weight.hpp
   ops/recurrent/delta_rule.hpp
   ops/recurrent/short_conv.hpp
@@ -76,6 +77,7 @@ set(CLORA_PUBLIC_HEADERS
   model/embedding/embedding_scores.hpp
   model/transformer/forward_pass.hpp
   model/transformer/language_model.hpp
+  model/transformer/memory_policy.hpp
   model/transformer/layer_weights.hpp
   model/transformer/recorded_rows.hpp
   model/weights/fuse.hpp

@@ -50,12 +50,14 @@ struct Trainer::Impl {
       fail(ErrorCode::invalid_data, "trainer: the adapter cannot be trained: {}", *matrix);
     }
     check_balance(config.router_aux_loss_coef, model.config());
+    check(config.policy);
     adapter.allocate_gradients();
     const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
     results = context.allocate({3 * step}, DType::f32, MemoryTag::adapters);
     adamw_settings = context.allocate({8}, DType::f32, MemoryTag::adapters);
     recorded = std::make_unique<RecordedSteps>(language_model, &adapter,
-                                               StepTask{StepKind::train, config.contrastive},
+                                               StepTask{StepKind::train, config.contrastive,
+                                                        config.policy},
                                                step_results(), arena);
     first_moment = zeros();
     second_moment = zeros();

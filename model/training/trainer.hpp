@@ -16,6 +16,7 @@
 #include "clora/model/data/packing.hpp"
 #include "clora/model/training/contrastive_loss.hpp"
 #include "clora/model/transformer/language_model.hpp"
+#include "clora/model/transformer/memory_policy.hpp"
 #include "clora/runtime/commands/batch.hpp"
 
 namespace clora {
@@ -34,6 +35,7 @@ struct TrainerConfig {
   // Micro-batches are then packed texts (pack_text_pairs()), each with the other texts of its own
   // as negatives, and "labelled tokens" are anchors. nullopt: the loss of the next token.
   std::optional<ContrastiveLoss> contrastive = {};
+  MemoryPolicy policy = {};
 };
 
 struct StepResult {
