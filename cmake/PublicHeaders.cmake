@@ -99,6 +99,7 @@ set(CLORA_PUBLIC_HEADERS
   model/training/recorded_step.hpp
   model/training/resumption.hpp
   model/training/run_fingerprint.hpp
+  model/training/memory_planner.hpp
   model/training/trainer.hpp
   model/training/training_config.hpp
   model/training/training_run.hpp

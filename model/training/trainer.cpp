@@ -219,6 +219,11 @@ std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batche
 
 void Trainer::prepare(const WantedRows& wanted) { impl_->recorded->prepare(wanted); }
 
+double Trainer::roofline_seconds(const WantedRows& wanted, const RooflinePeaks& peaks) {
+  return impl_->recorded->prepare(wanted).batch().roofline_seconds(peaks) +
+         impl_->update.roofline_seconds(peaks);
+}
+
 std::optional<StepResult> Trainer::drain() {
   return impl_->finish(std::exchange(impl_->in_flight, {}));
 }

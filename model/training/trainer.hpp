@@ -72,6 +72,9 @@ class Trainer {
   // Records the step for these row counts ahead of its first use. Preparing the largest step first
   // lets all others share its memory.
   void prepare(const WantedRows& wanted);
+  // The minimum time of an optimiser step with one micro-batch of these row counts, as
+  // Batch::roofline_seconds(). Records the step, too.
+  double roofline_seconds(const WantedRows& wanted, const RooflinePeaks& peaks);
   // Waits for the step in flight and returns its result, if there is one. Errors: those of step()
   // for the previous step.
   std::optional<StepResult> drain();
