@@ -23,15 +23,11 @@
 #include <string_view>
 #include <vector>
 
+#include "clora/model/data/record_store.hpp"
 #include "clora/model/text/chat_template.hpp"
 #include "clora/model/text/tokenizer.hpp"
 
 namespace clora {
-
-struct Record {
-  std::vector<std::int32_t> ids;
-  std::vector<std::uint8_t> is_target;  // [ids.size()]; the loss mask; 1: the token is labelled
-};
 
 struct TextPairOptions {
   std::string query_prefix;     // before anchors, and before both texts of a scored pair
@@ -50,13 +46,14 @@ struct RecordOptions {
   // The model's maximum number of positions; 0: unknown. A record that is longer after truncation
   // to max_seq_length is refused.
   std::size_t max_positions = 0;
-  std::size_t max_bytes = std::size_t{4} << 30U;  // maximum memory of the records
+  RecordStoreLimits memory = {};
+  std::size_t max_bytes = std::size_t{1} << 40U;  // of the records, in memory and in its file
   std::string chat_template_problem = {};         // why there is no chat template, for messages
   std::optional<TextPairOptions> pairs = {};      // records are pairs or triplets of texts
 };
 
 struct Records {
-  std::vector<Record> records;
+  RecordStore records;
   std::size_t truncated = 0;  // number of truncated records
   std::size_t skipped = 0;    // records without a target; not in `records`
   // Number of records with special tokens that were not parsed; line and token of the first.
@@ -72,7 +69,9 @@ struct Records {
 // then fail with the reason. Throws Error(not_found) if the file does not exist,
 // Error(invalid_data) for a bad line, a file without records or without any target,
 // Error(invalid_argument) if append_eos is set and the tokenizer has no eos, Error(out_of_memory)
-// if the records take more than max_bytes. Memory is bounded even for files without an end.
+// if the records take more than max_bytes, Error(io) if their temporary file cannot grow. Memory is
+// bounded by `memory`, the longest line and 8 bytes for each scored pair, even for files without an
+// end.
 Records load_records(const std::filesystem::path& path, const Tokenizer& tokenizer,
                      const ChatTemplate* chat_template, const RecordOptions& options = {});
 
