@@ -1,19 +1,22 @@
 // Data sets: JSON Lines files are read as records of token ids, each token with its bit of the loss
-// mask (is_target). Three forms, distinguished by their keys, may be mixed in a file; "messages"
-// takes precedence over "prompt", and "prompt" over "text":
-//   {"text"}                        every token except the first is a target
-//   {"prompt", "completion"}        the completion's tokens are targets
-//   {"messages": [{role, content}]} each assistant turn, with the token that ends it, is a target,
-//                                   unless its "weight" is 0; content: a string, or a list of
-//                                   {"type": "text", "text"}
+// mask (is_target). Forms, distinguished by their keys, may be mixed in a file; the first in this
+// list takes precedence:
+//   {"messages": [{role, content}]}     each assistant turn, with the token that ends it, is a
+//                                       target, unless its "weight" is 0 or its "train" is false
+//   {"conversations": [{from, value}]}  the same (ShareGPT)
+//   {"prompt", "completion"}            the completion's tokens are targets; both are texts, or
+//                                       lists of messages, or an exchange (apply_chat_template)
+//   {"instruction", "input", "output"}  a user and an assistant turn (Alpaca)
+//   {"text"}                            every token except the first is a target
+// Conversations may have tools, tool calls and reasoning (conversation.hpp, message_reading.hpp).
 // Or, if text pairs are requested (RecordOptions::pairs), one of
 //   {"anchor", "positive"}, {"anchor", "positive", "negative"}    for the contrastive loss
 //   {"sentence1", "sentence2", "score"}                           for a rank correlation
 // whose texts follow one another in a record, each with its special tokens; is_target marks the
 // first token of each (texts_of()).
-// Other keys are ignored, except those that would change what is trained (tools, tool_calls,
-// labels, ...): these are refused by name unless they are null or empty. A line that cannot be used
-// is an error: Error(invalid_data) "FILE: line N: reason".
+// Other keys are ignored, except those that would change what is trained (labels, images, ...;
+// tools of a text): these are refused by name unless they are null or empty. A line that cannot be
+// used is an error: Error(invalid_data) "FILE: line N: reason".
 #pragma once
 
 #include <cstdint>
@@ -28,6 +31,10 @@
 #include "clora/model/text/tokenizer.hpp"
 
 namespace clora {
+
+// The forms of records; of the first five, a record has the first whose keys it contains.
+enum class RecordForm { messages, share_gpt, prompt, alpaca, text, text_pair, scored_pair };
+std::string_view name_of(RecordForm form);
 
 struct TextPairOptions {
   std::string query_prefix;     // before anchors, and before both texts of a scored pair
