@@ -28,8 +28,10 @@ struct PlannedRun {
 
 struct PolicyPlan {
   MemoryPolicy policy;
-  std::size_t peak_bytes = 0;    // of device memory in use, with the weights
-  std::size_t limit_bytes = 0;   // the smallest limit of memory with which the run works
+  std::size_t peak_bytes = 0;  // of device memory in use, with the weights
+  // What has to be within the limit: with the unused rest of the slabs that are partly used, whose
+  // size follows from the limit.
+  std::size_t limit_bytes = 0;
   double roofline_seconds = 0;   // of a step, at least; 0 without peaks
   double weight_copy_share = 0;  // ContextConfig::weight_copy_share
 };

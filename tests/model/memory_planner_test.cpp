@@ -90,7 +90,7 @@ TEST_F(Plans, ChooseTheFastestPolicyThatFits) {
   EXPECT_EQ(choose_policy(run_, wanted).policy, MemoryPolicy{});
   for (const MemoryPolicy& policy :
        {MemoryPolicy{.blocks_per_checkpoint = 1}, MemoryPolicy{.blocks_per_checkpoint = 2}}) {
-    run_.context.memory_limit_bytes = planner.plan(policy, wanted).limit_bytes;
+    run_.context.memory_limit_bytes = planner.plan(policy, wanted).peak_bytes + (4U << 20U);
     const PolicyPlan chosen = choose_policy(run_, wanted);
     EXPECT_LE(chosen.policy.blocks_per_checkpoint, policy.blocks_per_checkpoint);
     EXPECT_NE(chosen.policy, MemoryPolicy{});
