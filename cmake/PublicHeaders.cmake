@@ -32,6 +32,7 @@ set(CLORA_PUBLIC_HEADERS
   runtime/programs/program_cache.hpp
   runtime/programs/program_store.hpp
   ops/adamw.hpp
+  ops/adamw_q8.hpp
   ops/sample.hpp
   ops/attention/attention.hpp
   ops/attention/attention_window.hpp
