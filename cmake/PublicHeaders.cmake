@@ -95,6 +95,7 @@ set(CLORA_PUBLIC_HEADERS
   model/training/checkpoint.hpp
   model/training/contrastive_loss.hpp
   model/training/evaluator.hpp
+  model/training/moments.hpp
   model/training/recorded_step.hpp
   model/training/resumption.hpp
   model/training/run_fingerprint.hpp

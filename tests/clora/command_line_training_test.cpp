@@ -135,6 +135,20 @@ TEST_F(CommandLineTraining, AResumedRunEqualsTheUnbrokenOne) {
   EXPECT_TRUE(adapter_bytes("b") == adapter_bytes("a"));
 }
 
+TEST_F(CommandLineTraining, ARunWithMomentsIn8BitsIsAnotherOneAndIsResumedFromItsConfiguration) {
+  ASSERT_EQ(run_clora(training("f32")).exit_code, 0);
+  ASSERT_EQ(run_clora(training("a", {"--save-every", "3", "--optimizer", "adamw-8bit"})).exit_code,
+            0);
+  EXPECT_FALSE(adapter_bytes("a") == adapter_bytes("f32"));
+  const ProgramResult resumed = run_clora({"train", "--config", at("a/run.toml"), "--adapter-out",
+                                           at("b"), "--resume", at("a/checkpoint-3")});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_TRUE(adapter_bytes("b") == adapter_bytes("a"));
+  const ProgramResult unknown = run_clora(training("c", {"--optimizer", "sgd"}));
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("adamw-8bit"));
+}
+
 TEST_F(CommandLineTraining, TheRunsConfigurationGivesTheSameRunAgain) {
   ASSERT_EQ(run_clora(training("a", {"--rank", "2", "--target-modules", "q_proj,v_proj",
                                      "--no-shuffle", "--schedule", "cosine", "--layers", "1"}))
