@@ -19,17 +19,14 @@ bool is_blank(std::string_view line) {
   return line.find_first_not_of(" \t\r") == std::string_view::npos;
 }
 
-std::size_t bytes_of(const Record& record) {
-  return sizeof(Record) + record.ids.capacity() * sizeof(std::int32_t) +
-         record.is_target.capacity();
-}
-
 // Reads one file into Records.
 class FileReading {
  public:
   FileReading(const std::filesystem::path& path, const RecordReader& reader,
               const RecordOptions& options)
-      : source_(path.string()), lines_(path, kMaxLineBytes), reader_(reader), options_(options) {}
+      : source_(path.string()), lines_(path, kMaxLineBytes), reader_(reader), options_(options) {
+    out_.records = RecordStore(options.memory);
+  }
 
   Records read() {
     std::string line;
@@ -74,14 +71,12 @@ class FileReading {
       if (out_.skipped++ == 0) first_skipped_ = lines_.number();
       return;
     }
-    bytes_ += bytes_of(record);
-    if (bytes_ > options_.max_bytes) {
+    out_.records.push_back(record);
+    if (out_.records.bytes() > options_.max_bytes) {
       fail(ErrorCode::out_of_memory,
-           "{}: line {}: the records up to this line take more than {} bytes of memory; read fewer "
-           "(`limit`)",
+           "{}: line {}: the records up to this line take more than {} bytes; read fewer (`limit`)",
            source_, lines_.number(), options_.max_bytes);
     }
-    out_.records.push_back(std::move(record));
   }
 
   void note_special(const ReadRecord& read) {
@@ -118,14 +113,14 @@ class FileReading {
   const RecordReader& reader_;
   const RecordOptions& options_;
   Records out_;
-  std::size_t read_ = 0, bytes_ = 0, first_skipped_ = 0;
+  std::size_t read_ = 0, first_skipped_ = 0;
 };
 
 }  // namespace
 
 std::size_t Records::target_count() const {
   std::size_t count = 0;
-  for (const Record& record : records) {
+  for (const RecordView record : records) {
     count += std::accumulate(record.is_target.begin(), record.is_target.end(), std::size_t{0});
   }
   return count;

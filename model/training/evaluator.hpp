@@ -59,7 +59,7 @@ class Evaluator {
 };
 
 // Whether a token of the record is labelled; the first token never is.
-bool has_target(const Record& record);
+bool has_target(const RecordView& record);
 // Throws Error(invalid_data), beginning with `who`, unless a token of a record is labelled.
 void require_any_target(const Records& records, std::string_view who);
 

@@ -43,14 +43,19 @@ Digest digest_of_tensor(const WeightView& weight, bool full) {
 }
 
 Digest digest_of_digests(std::span<const Digest> digests) {
-  std::string text;
-  for (const Digest& digest : digests) text += digest.text();
-  return digest_of(text);
+  DigestStream stream;
+  for (const Digest& digest : digests) {
+    const std::string text = digest.text();
+    stream.add(std::as_bytes(std::span(text)));
+  }
+  return stream.digest();
 }
 
-Digest digest_of_record(const Record& record) {
-  const std::string marks(text_of_bytes(std::span<const std::uint8_t>(record.is_target)));
-  return digest_of(std::string(text_of_bytes(std::span<const std::int32_t>(record.ids))) + marks);
+Digest digest_of_record(const RecordView& record) {
+  DigestStream stream;
+  stream.add(std::as_bytes(record.ids));
+  stream.add(std::as_bytes(record.is_target));
+  return stream.digest();
 }
 
 // Adds the keys of config.json that describe the model, and the rotary frequencies, which the rope
@@ -112,7 +117,7 @@ Digest digest_of_weights(std::span<const WeightView> weights) {
 
 RunFingerprint fingerprint_of(const Records& records) {
   std::vector<Digest> digests;
-  for (const Record& record : records.records) digests.push_back(digest_of_record(record));
+  for (const RecordView record : records.records) digests.push_back(digest_of_record(record));
   const Digest ordered = digest_of_digests(digests);
   std::ranges::sort(digests, {}, [](const Digest& d) { return std::pair(d.high, d.low); });
   return {{"records", fmt::format("{}", records.records.size())},

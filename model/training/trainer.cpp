@@ -52,12 +52,14 @@ struct Trainer::Impl {
       fail(ErrorCode::invalid_data, "trainer: the adapter cannot be trained: {}", *matrix);
     }
     check_balance(config.router_aux_loss_coef, model.config());
+    check(config.policy);
     adapter.allocate_gradients();
     const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
     results = context.allocate({3 * step}, DType::f32, MemoryTag::adapters);
     adamw_settings = context.allocate({8}, DType::f32, MemoryTag::adapters);
     recorded = std::make_unique<RecordedSteps>(language_model, &adapter,
-                                               StepTask{StepKind::train, config.contrastive},
+                                               StepTask{StepKind::train, config.contrastive,
+                                                        config.policy},
                                                step_results(), arena);
     zero.fill_zero(adapter.flat_gradients());
     zero.fill_zero(loss_sum());
@@ -210,6 +212,11 @@ std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batche
 }
 
 void Trainer::prepare(const WantedRows& wanted) { impl_->recorded->prepare(wanted); }
+
+double Trainer::roofline_seconds(const WantedRows& wanted, const RooflinePeaks& peaks) {
+  return impl_->recorded->prepare(wanted).batch().roofline_seconds(peaks) +
+         impl_->update.roofline_seconds(peaks);
+}
 
 std::optional<StepResult> Trainer::drain() {
   return impl_->finish(std::exchange(impl_->in_flight, {}));

@@ -17,6 +17,7 @@
 #include "clora/model/training/contrastive_loss.hpp"
 #include "clora/model/training/moments.hpp"
 #include "clora/model/transformer/language_model.hpp"
+#include "clora/model/transformer/memory_policy.hpp"
 #include "clora/runtime/commands/batch.hpp"
 
 namespace clora {
@@ -36,6 +37,7 @@ struct TrainerConfig {
   // as negatives, and "labelled tokens" are anchors. nullopt: the loss of the next token.
   std::optional<ContrastiveLoss> contrastive = {};
   MomentType moments = MomentType::f32;
+  MemoryPolicy policy = {};
 };
 
 struct StepResult {
@@ -72,6 +74,9 @@ class Trainer {
   // Records the step for these row counts ahead of its first use. Preparing the largest step first
   // lets all others share its memory.
   void prepare(const WantedRows& wanted);
+  // The minimum time of an optimiser step with one micro-batch of these row counts, as
+  // Batch::roofline_seconds(). Records the step, too.
+  double roofline_seconds(const WantedRows& wanted, const RooflinePeaks& peaks);
   // Waits for the step in flight and returns its result, if there is one. Errors: those of step()
   // for the previous step.
   std::optional<StepResult> drain();

@@ -18,11 +18,10 @@ double seconds_now() {
 
 // A step without a labelled token would fail, perhaps hours into the run.
 void require_targets(const Records& train, const Records* valid) {
-  const auto without = std::ranges::find_if_not(train.records, has_target);
-  if (without != train.records.end()) {
+  for (std::size_t i = 0; i < train.records.size(); ++i) {
+    if (has_target(train.records[i])) continue;
     fail(ErrorCode::invalid_data,
-         "training: record {} has no token that counts towards the loss; leave it out",
-         without - train.records.begin() + 1);
+         "training: record {} has no token that counts towards the loss; leave it out", i + 1);
   }
   if (!train.scores.empty()) {
     fail(ErrorCode::invalid_data,

@@ -13,6 +13,7 @@
 #include "clora/lora/safetensors.hpp"
 #include "model/training/tensor_checksums.hpp"
 #include "tests/support/op_test.hpp"
+#include "tests/support/owned_records.hpp"
 #include "tests/support/training_runs.hpp"
 
 namespace clora {
@@ -137,8 +138,9 @@ TEST_F(OtherRuns, WithAnotherAdapterAreRefused) {
 
 TEST_F(OtherRuns, OnOtherDataAreRefused) {
   const auto expect_data_refused = [&](const std::string& named, auto change) {
-    Records records = records_;
-    change(records.records);
+    std::vector<Record> changed = test::owned(records_.records);
+    change(changed);
+    const Records records{.records = test::store_of(changed)};
     expect_refused(named, open_->model, new_adapter(), records, config("again"));
   };
   expect_data_refused("contents of the records was", [](auto& r) { ++r[13].ids[2]; });

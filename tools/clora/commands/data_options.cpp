@@ -69,6 +69,10 @@ void add_data_options(CLI::App& command, DataOptions& options, const std::string
           "Parse special tokens written in records (<|im_end|>) (default: read them as text, with "
           "a warning)")
       ->group(group);
+  command
+      .add_flag("--apply-chat-template", options.apply_chat_template,
+                "Read a text prompt and its completion as a user and an assistant turn")
+      ->group(group);
   add_chat_template_option(command, options.chat_template)->group(group);
 }
 
@@ -77,6 +81,7 @@ Records read_records(const std::filesystem::path& file, const DataOptions& optio
   RecordOptions how;
   how.max_seq_length = static_cast<std::size_t>(options.max_seq_length);
   how.append_eos = options.append_eos;
+  how.apply_chat_template = options.apply_chat_template;
   how.limit = static_cast<std::size_t>(limit);
   how.pairs = options.pairs;
   how.parse_special = options.parse_special.value_or(false);

@@ -17,6 +17,7 @@ struct DataOptions {
   std::int64_t max_seq_length = 512;
   std::int64_t limit = 0;
   bool append_eos = true;
+  bool apply_chat_template = false;
   std::optional<bool> parse_special;     // absent: no, with a warning if it matters
   std::string chat_template;             // by name; empty: from the model's files
   std::optional<TextPairOptions> pairs;  // as in RecordOptions; no option sets it
