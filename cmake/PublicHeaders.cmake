@@ -32,6 +32,7 @@ set(CLORA_PUBLIC_HEADERS
   runtime/programs/program_cache.hpp
   runtime/programs/program_store.hpp
   ops/adamw.hpp
+  ops/adamw_q8.hpp
   ops/sample.hpp
   ops/attention/attention.hpp
   ops/attention/attention_window.hpp
@@ -97,6 +98,7 @@ set(CLORA_PUBLIC_HEADERS
   model/training/checkpoint.hpp
   model/training/contrastive_loss.hpp
   model/training/evaluator.hpp
+  model/training/moments.hpp
   model/training/recorded_step.hpp
   model/training/resumption.hpp
   model/training/run_fingerprint.hpp

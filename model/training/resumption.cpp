@@ -31,7 +31,7 @@ RunFingerprint fingerprint_of(const TrainingRunConfig& c, std::size_t records) {
     settings.push_back(setting("contrastive scale", c.contrastive->scale));
     settings.push_back(setting("pooling", static_cast<int>(c.contrastive->pooling)));
   }
-  // Checkpoints of earlier versions do not have it.
+  // Checkpoints of earlier versions do not have these two.
   if (c.router_aux_loss_coef > 0) {
     settings.push_back(setting("router aux loss coef", c.router_aux_loss_coef));
   }
@@ -42,6 +42,7 @@ RunFingerprint fingerprint_of(const TrainingRunConfig& c, std::size_t records) {
   if (c.policy.saved != SavedType::as_computed) {
     settings.push_back(setting("type of saved activations", name_of(c.policy.saved)));
   }
+  if (c.moments == MomentType::q8) settings.push_back(setting("optimizer", "adamw-8bit"));
   return settings;
 }
 

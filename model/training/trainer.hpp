@@ -15,6 +15,7 @@
 #include "clora/lora/adapter.hpp"
 #include "clora/model/data/packing.hpp"
 #include "clora/model/training/contrastive_loss.hpp"
+#include "clora/model/training/moments.hpp"
 #include "clora/model/transformer/language_model.hpp"
 #include "clora/model/transformer/memory_policy.hpp"
 #include "clora/runtime/commands/batch.hpp"
@@ -35,6 +36,7 @@ struct TrainerConfig {
   // Micro-batches are then packed texts (pack_text_pairs()), each with the other texts of its own
   // as negatives, and "labelled tokens" are anchors. nullopt: the loss of the next token.
   std::optional<ContrastiveLoss> contrastive = {};
+  MomentType moments = MomentType::f32;
   MemoryPolicy policy = {};
 };
 
@@ -84,16 +86,16 @@ class Trainer {
 
   std::int64_t steps() const noexcept;  // optimiser steps enqueued so far
 
-  // Moments and step number, for checkpoints. Waits. The moments have the adapter's flat order.
+  // Moments and step number, for checkpoints. Waits.
   struct State {
     std::int64_t step = 0;
     std::int64_t micro_batches = 0;  // of all these steps: the number of dropout masks drawn
-    std::vector<float> first_moment;
-    std::vector<float> second_moment;
+    Moments moments;
+    bool operator==(const State&) const = default;
   };
   State state();
   // After a failed step the adapter's parameters must be restored, too (restore_checkpoint() does).
-  // REQUIRES: sizes as from state() for this adapter.
+  // Errors: invalid_argument if the moments are of another type or size than those of state().
   void restore(const State& state);
 
  private:

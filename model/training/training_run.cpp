@@ -207,7 +207,8 @@ TrainerConfig trainer_config(const TrainingRunConfig& config) {
           .dropout_seed = static_cast<std::uint32_t>(config.seed),
           .router_aux_loss_coef = config.router_aux_loss_coef,
           .contrastive = config.contrastive,
-          .policy = config.policy};
+          .policy = config.policy,
+          .moments = config.moments};
 }
 
 WantedRows largest_step(const ModelConfig& model, const Records& train,

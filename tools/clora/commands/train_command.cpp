@@ -17,6 +17,8 @@
 namespace clora {
 namespace {
 
+constexpr const char* kAdamw8Bit = "adamw-8bit";
+
 constexpr const char* kFooter = R"(Examples:
   clora train --model MODEL.gguf --data FOLDER --adapter-out my-adapter --epochs 2 --lr 1e-3
   clora train --model MODEL --data train.jsonl --adapter-out out --rank 16 --target-modules q_proj,v_proj
@@ -42,7 +44,7 @@ struct Options {
   TrainingRunConfig run;
   TrainingAdapterOptions adapter;
   MemoryOptions memory;
-  std::string adapter_out, resume, schedule = "constant";
+  std::string adapter_out, resume, schedule = "constant", optimizer = "adamw";
   bool overwrite = false;
   std::string effective;  // the text of run.toml
 };
@@ -74,6 +76,7 @@ TrainingRunConfig run_config(const Options& options, const ModelConfig& model) {
   config.schedule = options.schedule == "linear"   ? Schedule::linear
                     : options.schedule == "cosine" ? Schedule::cosine
                                                    : Schedule::constant;
+  config.moments = options.optimizer == kAdamw8Bit ? MomentType::q8 : MomentType::f32;
   config.seed = options.common.seed;
   config.adapter_out = options.adapter_out;
   config.max_seq_length = options.data.max_seq_length;
@@ -218,6 +221,13 @@ void add_length_options(CLI::App& command, TrainingRunConfig& run, const std::st
 
 void add_optimiser_options(CLI::App& command, Options& options, const std::string& group) {
   TrainingRunConfig& run = options.run;
+  command
+      .add_option("--optimizer", options.optimizer,
+                  "adamw-8bit stores the two moments of AdamW in 8 bits: 2 bytes per trainable "
+                  "parameter instead of 8")
+      ->check(CLI::IsMember({"adamw", kAdamw8Bit}))
+      ->capture_default_str()
+      ->group(group);
   command.add_option("--lr", run.learning_rate, "Peak learning rate")
       ->transform(NumberAbove(0, 10))
       ->capture_default_str()
