@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "model/data/line_reader.hpp"
 #include "model/data/record_reader.hpp"
+#include "model/data/record_texts.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -12,7 +12,7 @@ namespace clora {
 namespace {
 
 // For one record: about 4 million tokens, more than any model reads.
-constexpr std::size_t kMaxLineBytes = std::size_t{16} << 20U;
+constexpr std::size_t kMaxRecordBytes = std::size_t{16} << 20U;
 constexpr std::size_t kMaxBlankLines = 1U << 20U;  // at the end of a file
 
 bool is_blank(std::string_view line) {
@@ -24,7 +24,7 @@ class FileReading {
  public:
   FileReading(const std::filesystem::path& path, const RecordReader& reader,
               const RecordOptions& options)
-      : source_(path.string()), lines_(path, kMaxLineBytes), reader_(reader), options_(options) {
+      : source_(path.string()), lines_(path, kMaxRecordBytes), reader_(reader), options_(options) {
     out_.records = RecordStore(options.memory);
   }
 
@@ -109,7 +109,7 @@ class FileReading {
   }
 
   std::string source_;
-  LineReader lines_;
+  RecordTexts lines_;
   const RecordReader& reader_;
   const RecordOptions& options_;
   Records out_;
