@@ -71,8 +71,8 @@ class Run {
                   .router_aux_loss_coef = config.router_aux_loss_coef,
                   .contrastive = config.contrastive}),
         evaluator_(model, &adapter, trainer_.arena(), config.contrastive),
-        order_(order_of(config, train.records.size())),
-        total_(total_steps(config, train.records.size())),
+        order_(order_of(config, train.data_shares())),
+        total_(total_steps(config, train.data_shares())),
         fingerprint_(fingerprint_of_run(model, adapter, train, config)) {
     require_targets(train, valid);
   }

@@ -5,6 +5,7 @@
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_chat_model.hpp"
+#include "tests/support/training_folder.hpp"
 
 namespace clora {
 namespace {
@@ -89,6 +90,56 @@ TEST_F(CommandLineData, ReportsWhyAModelHasNoChatTemplate) {
                                 HasSubstr("begins with \"{{ messages }} <|im_start|>\""),
                                 HasSubstr("set --chat-template to that name: chatml")));
   EXPECT_EQ(eval(line, {"--chat-template", "chatml"}).exit_code, 0);
+}
+
+using CommandLineMixtures = test::TrainingFolder;
+
+TEST_F(CommandLineMixtures, TrainOnSeveralFilesByTheirWeights) {
+  const std::string lines = records();
+  test::write_file(folder_ / "rare.jsonl", lines.substr(0, lines.find('\n') + 1));
+  const auto run = [&](const std::string& weight, const char* out,
+                       std::vector<std::string> more = {}) {
+    std::vector<std::string> all{"train",     "--model",
+                                 at("model"), "--adapter-out",
+                                 at(out),     "--batch-size",
+                                 "4",         "--epochs",
+                                 "2",         "--json",
+                                 "--data",    at("data"),
+                                 "--data",    at("rare.jsonl") + weight};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_clora(all);
+  };
+  const ProgramResult plain = run("", "a");
+  ASSERT_EQ(plain.exit_code, 0) << plain.err;
+  EXPECT_EQ(plain.json_lines().at(0).at("steps"), 6) << "8 + 1 records in batches of 4, twice";
+  const ProgramResult weighted = run("=4.5", "b", {"--save-every", "3"});
+  ASSERT_EQ(weighted.exit_code, 0) << weighted.err;
+  EXPECT_EQ(weighted.json_lines().at(0).at("steps"), 8) << "8 + 4.5 records, twice";
+  EXPECT_EQ(weighted.json_lines().at(0).at("records"), 9);
+
+  const std::string toml = test::read_file(folder_ / "b/run.toml");
+  EXPECT_THAT(toml, HasSubstr("rare.jsonl=4.5\"]"));
+  const ProgramResult again = run_clora(
+      {"train", "--config", at("b/run.toml"), "--resume", at("b"), "--json", "--epochs", "3"});
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  const ProgramResult other = run("=4", "b", {"--save-every", "3", "--resume", at("b")});
+  EXPECT_EQ(other.exit_code, 1);
+  EXPECT_THAT(other.err, HasSubstr("weights of the data sets was 1 x 8 records, 4.5 x 1 records"));
+  const ProgramResult refused = run("=-1", "c");
+  EXPECT_THAT(refused.err, HasSubstr("rare.jsonl' must be above 0 and at most 1000, got -1"));
+}
+
+TEST_F(CommandLineMixtures, AreEvaluatedWithoutWeights) {
+  const auto eval = [&](std::vector<std::string> data) {
+    std::vector<std::string> all{"eval", "--model", at("model"), "--json", "--data"};
+    all.insert(all.end(), data.begin(), data.end());
+    return run_clora(all);
+  };
+  const std::string file = at("data/train.jsonl");
+  EXPECT_EQ(eval({file, file}).json_lines().at(0).at("records"), 16);
+  EXPECT_THAT(eval({file + "=2"}).err, HasSubstr("every record is evaluated once"));
+  EXPECT_THAT(eval({at("data")}).err, HasSubstr("is a folder; name a file in it"));
+  EXPECT_THAT(eval({at("none=2x")}).err, HasSubstr("none=2x' does not exist"));
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // clora train: fine-tunes a LoRA adapter on records.
+#include <fmt/ranges.h>
+
 #include <memory>
 
 #include "clora/model/training/training_run.hpp"
@@ -19,10 +21,13 @@ namespace {
 constexpr const char* kFooter = R"(Examples:
   clora train --model MODEL.gguf --data FOLDER --adapter-out my-adapter --epochs 2 --lr 1e-3
   clora train --model MODEL --data train.jsonl --adapter-out out --rank 16 --target-modules q_proj,v_proj
+  clora train --model MODEL --data chats.jsonl --data rare.jsonl=3 --data common.jsonl.zst=0.5 ...
   clora train --config my-adapter/run.toml --resume my-adapter
   clora train --model all-MiniLM-L6-v2 --task embedding --data pairs --adapter-out out --batch-size 32
-Records, one JSON object per line: {"text": ...}, {"prompt": ..., "completion": ...} (loss on the
-completion) or {"messages": [{"role": ..., "content": ...}, ...]} (loss on the assistant's turns).
+Records, one JSON object per line or in one JSON array, also compressed (gzip, zstd): {"text": ...},
+{"prompt": ..., "completion": ...} (loss on the completion), {"messages": [{"role": ..., "content":
+...}, ...]} (loss on the assistant's turns), ShareGPT's {"conversations": ...} or Alpaca's
+{"instruction": ..., "output": ...}. 'clora data' shows what they are.
 With --task embedding: {"anchor": ..., "positive": ...} or also "negative": the vector of an anchor
 shall be nearest to that of its positive, among the positives and negatives of all records of a
 micro-batch (the multiple negatives ranking loss of sentence-transformers; the loss is per anchor).
@@ -51,18 +56,11 @@ struct DataSet {
 };
 
 DataSet read_data(const Options& options, const ModelText& text, Output& output) {
-  const std::filesystem::path path = options.data.data;
   DataOptions how = options.data;
   set_task_of_data(options.task, options.common.model, how);
-  if (!std::filesystem::is_directory(path)) {
-    return {read_records(path, how, how.limit, text, output), std::nullopt};
-  }
-  const auto train = find_split(path, "train");
-  if (!train) fail(ErrorCode::not_found, "train: '{}' contains no train.jsonl", path.string());
-  DataSet data{read_records(*train, how, how.limit, text, output), std::nullopt};
-  if (const auto valid = find_split(path, "valid")) {
-    data.valid = read_records(*valid, how, 0, text, output);
-  }
+  const SplitFiles files = split_files_of(how);
+  DataSet data{read_records(files.train, how, how.limit, text, output), std::nullopt};
+  if (!files.valid.empty()) data.valid = read_records(files.valid, how, 0, text, output);
   return data;
 }
 
@@ -131,7 +129,7 @@ int train(const Options& options) {
   if (options.run.eval_every > 0 && !data.valid) {
     fail(ErrorCode::not_found,
          "train: --eval-every requires a valid.jsonl next to train.jsonl; '{}' has none",
-         options.data.data);
+         fmt::join(options.data.data, "', '"));
   }
   LoadedModel loaded(options.common, output, options.data.max_seq_length);
   TrainingAdapterOptions of_adapter = options.adapter;
@@ -246,7 +244,8 @@ void add_train_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("train", "Fine-tune an adapter on records");
   const auto options = std::make_shared<Options>();
   add_data_options(*command, options->data,
-                   "A .jsonl file, or a folder with train.jsonl and optionally valid.jsonl");
+                   "A file of records, or a folder with train.jsonl and optionally valid.jsonl; "
+                   "several are mixed, each with its WEIGHT: visits per record and epoch");
   add_embedding_task_options(*command, options->task);
   add_output_folder_options(*command, *options);
   add_training_adapter_options(*command, options->adapter);

@@ -53,7 +53,7 @@ void TrainingReport::begin() {
 
 void TrainingReport::start(const Adapter& adapter, const Records& train, const Records* valid,
                            const TrainingRunConfig& config) {
-  const std::int64_t steps = total_steps(config, train.records.size());
+  const std::int64_t steps = total_steps(config, train.data_shares());
   const std::string& device = loaded_.context().device().name;
   output_.info("{} on '{}'", model_, device);
   output_.info("{} trainable parameters in {} layers of rank {}; {} records, {} steps",
