@@ -13,6 +13,7 @@ namespace clora {
 namespace {
 
 constexpr double kMaxWeight = 1000;
+constexpr std::int64_t kMaxMebibytes = std::int64_t{1} << 30U;
 
 void report(const Records& records, const std::string& files, const DataOptions& options,
             Output& output) {
@@ -41,11 +42,6 @@ void report(const Records& records, const std::string& files, const DataOptions&
   }
 }
 
-std::string names_of(std::span<const DataFile> files) {
-  const std::string first = files.front().path.string();
-  return files.size() == 1 ? first : fmt::format("{} and {} more", first, files.size() - 1);
-}
-
 // A path may itself end in "=" and a number.
 DataFile data_file_of(const std::string& text) {
   const std::size_t at = text.rfind('=');
@@ -64,6 +60,11 @@ DataFile data_file_of(const std::string& text) {
 
 }  // namespace
 
+std::string names_of(std::span<const DataFile> files) {
+  const std::string first = files.front().path.string();
+  return files.size() == 1 ? first : fmt::format("{} and {} more", first, files.size() - 1);
+}
+
 CLI::Option* add_chat_template_option(CLI::App& command, std::string& name) {
   std::vector<std::string> names;
   for (const ChatStyle& style : known_chat_styles()) names.emplace_back(style.name);
@@ -74,9 +75,10 @@ CLI::Option* add_chat_template_option(CLI::App& command, std::string& name) {
       ->type_name("NAME");
 }
 
-void add_data_options(CLI::App& command, DataOptions& options, const std::string& data_help) {
+void add_data_options(CLI::App& command, DataOptions& options, const std::string& data_help,
+                      const std::string& data_name) {
   const std::string group = "Data";
-  command.add_option("--data", options.data, data_help)
+  command.add_option(data_name, options.data, data_help)
       ->check(LocalPath(HubKind::data_set))
       ->type_name("PATH[=WEIGHT]")
       ->required()
@@ -92,6 +94,14 @@ void add_data_options(CLI::App& command, DataOptions& options, const std::string
       .add_option("--limit", options.limit, "Read only the first N records of each file; 0: all")
       ->transform(Integer(0, kMaxCount))
       ->type_name("N")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--data-memory", options.memory_mib,
+                  "Host memory for records; if they need more, they are kept in a temporary file "
+                  "(in TMPDIR, else /var/tmp)")
+      ->transform(Integer(1, kMaxMebibytes))
+      ->type_name("MIB")
       ->capture_default_str()
       ->group(group);
   command
@@ -139,8 +149,11 @@ SplitFiles split_files_of(const DataOptions& options) {
 }
 
 Records read_records(std::span<const DataFile> files, const DataOptions& options,
-                     std::int64_t limit, const ModelText& text, Output& output) {
+                     std::int64_t limit, const ModelText& text, Output& output,
+                     DataReport* report_of_data) {
   RecordOptions how;
+  how.report = report_of_data;
+  how.memory.max_resident_bytes = static_cast<std::size_t>(options.memory_mib) << 20U;
   how.max_seq_length = static_cast<std::size_t>(options.max_seq_length);
   how.append_eos = options.append_eos;
   how.apply_chat_template = options.apply_chat_template;

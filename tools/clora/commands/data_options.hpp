@@ -18,6 +18,7 @@ struct DataOptions {
   std::vector<std::string> data;  // PATH or PATH=WEIGHT
   std::int64_t max_seq_length = 512;
   std::int64_t limit = 0;
+  std::int64_t memory_mib = 256;  // of the host, for records
   bool append_eos = true;
   bool apply_chat_template = false;
   std::optional<bool> parse_special;     // absent: no, with a warning if it matters
@@ -28,7 +29,8 @@ struct DataOptions {
 // --chat-template NAME, an argument of ModelText.
 CLI::Option* add_chat_template_option(CLI::App& command, std::string& name);
 
-void add_data_options(CLI::App& command, DataOptions& options, const std::string& data_help);
+void add_data_options(CLI::App& command, DataOptions& options, const std::string& data_help,
+                      const std::string& data_name = "--data");
 
 // Returns the files or folders of --data with their weights. Errors: invalid_argument for a weight
 // that is not above 0.
@@ -42,9 +44,13 @@ struct SplitFiles {
 SplitFiles split_files_of(const DataOptions& options);
 
 // Reads the records of the files, reports how many were truncated or skipped, and warns of special
-// tokens that are read as plain text. limit: 0 reads all records of each file.
-// Errors: those of load_records().
+// tokens that are read as plain text. limit: 0 reads all records of each file. report: to which
+// each record is added; may be null. Errors: those of load_records().
 Records read_records(std::span<const DataFile> files, const DataOptions& options,
-                     std::int64_t limit, const ModelText& text, Output& output);
+                     std::int64_t limit, const ModelText& text, Output& output,
+                     DataReport* report = nullptr);
+
+// "a.jsonl", or "a.jsonl and 2 more". REQUIRES: files is not empty.
+std::string names_of(std::span<const DataFile> files);
 
 }  // namespace clora

@@ -8,6 +8,7 @@
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/data_options.hpp"
 #include "tools/clora/commands/embedding_task.hpp"
+#include "tools/clora/data_report_text.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/training/run_folder.hpp"
 #include "tools/clora/training/training_adapter.hpp"
@@ -52,15 +53,38 @@ struct Options {
 
 struct DataSet {
   Records train;
-  std::optional<Records> valid;
+  std::optional<Records> valid = {};
+  std::vector<NamedReport> reports = {};  // of train, and of valid
 };
+
+void show(const DataSet& data, const DataOptions& options, Output& output) {
+  for (const NamedReport& each : data.reports) {
+    for (const std::string& line :
+         lines_of(each, static_cast<std::size_t>(options.max_seq_length))) {
+      output.info("{}", line);
+    }
+  }
+  for (const std::string& line : lines_of_overlaps(data.reports)) output.warning("{}", line);
+}
+
+nlohmann::ordered_json json_of(const DataSet& data) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const NamedReport& each : data.reports) list.push_back(json_of(each));
+  return list;
+}
 
 DataSet read_data(const Options& options, const ModelText& text, Output& output) {
   DataOptions how = options.data;
   set_task_of_data(options.task, options.common.model, how);
   const SplitFiles files = split_files_of(how);
-  DataSet data{read_records(files.train, how, how.limit, text, output), std::nullopt};
-  if (!files.valid.empty()) data.valid = read_records(files.valid, how, 0, text, output);
+  NamedReport of_train{names_of(files.train)};
+  DataSet data{read_records(files.train, how, how.limit, text, output, &of_train.report)};
+  data.reports.push_back(std::move(of_train));
+  if (!files.valid.empty()) {
+    NamedReport& of_valid = data.reports.emplace_back(NamedReport{names_of(files.valid)});
+    data.valid = read_records(files.valid, how, 0, text, output, &of_valid.report);
+  }
+  show(data, how, output);
   return data;
 }
 
@@ -88,7 +112,7 @@ TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& 
   const TrainingRunConfig config = run_config(options, inputs.loaded.model().config());
   const Records* valid = inputs.data.valid ? &*inputs.data.valid : nullptr;
   TrainingReport report(output, inputs.loaded, options.common.model, folder, options.effective);
-  report.start(inputs.adapter, inputs.data.train, valid, config);
+  report.start(inputs.adapter, inputs.data.train, valid, config, json_of(inputs.data));
   const TrainingSummary summary =
       run_training(inputs.loaded.model(), inputs.adapter, inputs.data.train, valid, config,
                    folder.checkpoint(), report.callbacks(interrupt));

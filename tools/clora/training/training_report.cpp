@@ -52,7 +52,7 @@ void TrainingReport::begin() {
 }
 
 void TrainingReport::start(const Adapter& adapter, const Records& train, const Records* valid,
-                           const TrainingRunConfig& config) {
+                           const TrainingRunConfig& config, const nlohmann::ordered_json& data) {
   const std::int64_t steps = total_steps(config, train.data_shares());
   const std::string& device = loaded_.context().device().name;
   output_.info("{} on '{}'", model_, device);
@@ -72,7 +72,8 @@ void TrainingReport::start(const Adapter& adapter, const Records& train, const R
                {"truncated_records", train.truncated},
                {"skipped_records", train.skipped},
                {"steps", steps},
-               {"resumed_step", folder_.resumed_step()}});
+               {"resumed_step", folder_.resumed_step()},
+               {"data", data}});
   bar_ = std::make_unique<ProgressBar>(output_, "step", steps, folder_.resumed_step());
 }
 
