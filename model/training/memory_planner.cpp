@@ -16,10 +16,12 @@ constexpr std::int64_t kLongestDocument = std::int64_t{1} << 24U;
 constexpr int kRefinements = 5;
 
 ContextConfig dry(ContextConfig config) {
+  auto build = std::move(config.hooks.build);
   config.dry_run = true;
   config.profile = false;
   config.trace = nullptr;
-  config.hooks = {};
+  config.hooks = Hooks();
+  config.hooks.build = std::move(build);
   return config;
 }
 
@@ -34,7 +36,8 @@ struct MemoryPlanner::State {
         model(context, *run.files, {.context_length = run.context_length}),
         adapter(run.make_adapter(context, model.config())) {}
 
-  std::size_t device_bytes() {
+  // With the unused rest of the slabs that are partly used: it counts against the limit.
+  std::size_t allocated_bytes() {
     context.pool().trim();
     const MemoryStatistics pool = context.pool().statistics();
     return pool.in_use_bytes + pool.cached_bytes;
@@ -62,15 +65,17 @@ const ModelConfig& MemoryPlanner::model() const noexcept { return state_->model.
 
 std::size_t MemoryPlanner::fixed_bytes() {
   const Trainer trainer(state_->model, state_->adapter, state_->trainer_with({}));
-  return state_->device_bytes();
+  return state_->context.pool().statistics().in_use_bytes;
 }
 
 PolicyPlan MemoryPlanner::plan(const MemoryPolicy& policy, const WantedRows& wanted) {
+  state_->context.pool().trim();  // a cached block of an earlier plan may be larger than needed
   Trainer trainer(state_->model, state_->adapter, state_->trainer_with(policy));
   trainer.prepare(wanted);
   const RooflinePeaks& peaks = state_->run.peaks;
   return {.policy = policy,
-          .peak_bytes = state_->device_bytes(),
+          .peak_bytes = state_->context.pool().statistics().in_use_bytes,
+          .limit_bytes = state_->allocated_bytes(),
           .roofline_seconds = peaks.known() ? trainer.roofline_seconds(wanted, peaks) : 0,
           .weight_copy_share = state_->run.context.weight_copy_share};
 }
@@ -81,7 +86,7 @@ std::int64_t MemoryPlanner::longest_document(const MemoryPolicy& policy) {
   const std::size_t limit = limit_bytes();
   const auto bytes_at = [&](std::int64_t rows) -> std::optional<std::size_t> {
     try {
-      return plan(policy, rows_of_document(rows)).peak_bytes;
+      return plan(policy, rows_of_document(rows)).limit_bytes;
     } catch (const Error& error) {
       if (error.code() != ErrorCode::out_of_memory) throw;
       return std::nullopt;
@@ -139,27 +144,59 @@ WantedRows rows_of_document(std::int64_t tokens) {
   return {.rows = rows, .labelled = rows, .attended = static_cast<double>(tokens) / 2};
 }
 
+namespace {
+
+// The same run with bf16 copies of its weights, if they fit as well.
+PolicyPlan with_copies_if_they_fit(const PlannedRun& run, const PolicyPlan& without,
+                                   const WantedRows& wanted) {
+  if (run.context.weight_copy_share == 0) return without;
+  MemoryPlanner planner(run);
+  const PolicyPlan plan = planner.plan(without.policy, wanted);
+  return plan.limit_bytes <= planner.limit_bytes() ? plan : without;
+}
+
+[[noreturn]] void fail_too_small(MemoryPlanner& planner, const PolicyPlan& smallest,
+                                 const WantedRows& wanted) {
+  const std::int64_t tokens = planner.longest_document(smallest.policy);
+  const std::string instead = tokens > 0
+                                  ? fmt::format(
+                                        "use at most {} tokens at once: lower `max_seq_length` or "
+                                        "`batch_size`",
+                                        tokens)
+                                  : "use a smaller model";
+  fail(ErrorCode::out_of_memory,
+       "memory plan: a step of {} rows needs {:.2f} GiB with {}, but {:.2f} GiB are allowed; allow "
+       "that much, or {}",
+       wanted.rows, gibibytes(smallest.limit_bytes), text_of(smallest.policy),
+       gibibytes(planner.limit_bytes()), instead);
+}
+
+PlannedRun without_copies(PlannedRun run) {
+  run.context.weight_copy_share = 0;
+  return run;
+}
+
+}  // namespace
+
 PolicyPlan choose_policy(const PlannedRun& run, const WantedRows& wanted) {
-  PlannedRun without_copies = run;
-  without_copies.context.weight_copy_share = 0;
-  MemoryPlanner lean(std::move(without_copies));
+  MemoryPlanner planner(without_copies(run));
   std::optional<PolicyPlan> smallest;
   for (const MemoryPolicy& policy :
-       candidate_policies(lean.model(), static_cast<std::int64_t>(wanted.rows))) {
-    const PolicyPlan plan = lean.plan(policy, wanted);
-    if (!smallest || plan.peak_bytes < smallest->peak_bytes) smallest = plan;
-    if (plan.peak_bytes > lean.limit_bytes()) continue;
-    if (run.context.weight_copy_share == 0) return plan;
-    MemoryPlanner with_copies(run);
-    const PolicyPlan copying = with_copies.plan(policy, wanted);
-    return copying.peak_bytes <= lean.limit_bytes() ? copying : plan;
+       candidate_policies(planner.model(), static_cast<std::int64_t>(wanted.rows))) {
+    const PolicyPlan plan = planner.plan(policy, wanted);
+    if (plan.limit_bytes <= planner.limit_bytes())
+      return with_copies_if_they_fit(run, plan, wanted);
+    if (!smallest || plan.limit_bytes < smallest->limit_bytes) smallest = plan;
   }
-  fail(ErrorCode::out_of_memory,
-       "memory plan: a step of {} rows needs {:.2f} GiB with {}, the least of all policies, but "
-       "{:.2f} GiB are allowed; allow that much, or use at most {} tokens at once: lower "
-       "`max_seq_length` or `batch_size`",
-       wanted.rows, gibibytes(smallest->peak_bytes), text_of(smallest->policy),
-       gibibytes(lean.limit_bytes()), lean.longest_document(smallest->policy));
+  fail_too_small(planner, *smallest, wanted);
+}
+
+PolicyPlan plan_policy(const PlannedRun& run, const MemoryPolicy& policy,
+                       const WantedRows& wanted) {
+  MemoryPlanner planner(without_copies(run));
+  const PolicyPlan plan = planner.plan(policy, wanted);
+  if (plan.limit_bytes > planner.limit_bytes()) fail_too_small(planner, plan, wanted);
+  return with_copies_if_they_fit(run, plan, wanted);
 }
 
 }  // namespace clora

@@ -28,7 +28,10 @@ struct PlannedRun {
 
 struct PolicyPlan {
   MemoryPolicy policy;
-  std::size_t peak_bytes = 0;    // of device memory, with the weights
+  std::size_t peak_bytes = 0;  // of device memory in use, with the weights
+  // What has to be within the limit: with the unused rest of the slabs that are partly used, whose
+  // size follows from the limit.
+  std::size_t limit_bytes = 0;
   double roofline_seconds = 0;   // of a step, at least; 0 without peaks
   double weight_copy_share = 0;  // ContextConfig::weight_copy_share
 };
@@ -44,7 +47,7 @@ class MemoryPlanner {
 
   std::size_t limit_bytes() const;
   const ModelConfig& model() const noexcept;
-  // Weights and adapter with its gradients and moments: what no policy changes.
+  // In use by weights and adapter, with its gradients and moments: what no policy changes.
   std::size_t fixed_bytes();
 
   // A step of so many rows. Errors: those of Trainer::prepare(), such as out_of_memory for a tensor
@@ -70,5 +73,7 @@ WantedRows rows_of_document(std::int64_t tokens);
 // copies if they fit as well. Errors: out_of_memory if none fits, with the memory that the smallest
 // needs, and the length of a document that would fit.
 PolicyPlan choose_policy(const PlannedRun& run, const WantedRows& wanted);
+// The same for one policy.
+PolicyPlan plan_policy(const PlannedRun& run, const MemoryPolicy& policy, const WantedRows& wanted);
 
 }  // namespace clora

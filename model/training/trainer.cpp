@@ -57,10 +57,9 @@ struct Trainer::Impl {
     const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
     results = context.allocate({3 * step}, DType::f32, MemoryTag::adapters);
     adamw_settings = context.allocate({8}, DType::f32, MemoryTag::adapters);
-    recorded = std::make_unique<RecordedSteps>(language_model, &adapter,
-                                               StepTask{StepKind::train, config.contrastive,
-                                                        config.policy},
-                                               step_results(), arena);
+    recorded = std::make_unique<RecordedSteps>(
+        language_model, &adapter, StepTask{StepKind::train, config.contrastive, config.policy},
+        step_results(), arena);
     zero.fill_zero(adapter.flat_gradients());
     zero.fill_zero(loss_sum());
     zero.fill_zero(balance_loss());
@@ -69,6 +68,8 @@ struct Trainer::Impl {
                              .gradients = adapter.flat_gradients(),
                              .settings = adamw_settings,
                              .grad_norm = grad_norm()});
+    zero.seal();  // all memory of the trainer but that of its steps is taken here
+    update.seal();
   }
 
   // Of three results, each where a kernel argument may begin.

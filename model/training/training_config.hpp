@@ -11,6 +11,7 @@
 #include "clora/model/data/data_order.hpp"
 #include "clora/model/training/contrastive_loss.hpp"
 #include "clora/model/training/moments.hpp"
+#include "clora/model/transformer/memory_policy.hpp"
 
 namespace clora {
 
@@ -39,6 +40,7 @@ struct TrainingRunConfig {
   // Length in tokens at which records were truncated; a resumed run must use the same. 0: unknown.
   std::int64_t max_seq_length = 0;
   std::optional<ContrastiveLoss> contrastive = {};  // of text pairs; nullopt: of the next token
+  MemoryPolicy policy = {};
 };
 
 // Limit of the optimiser steps in a run.
