@@ -207,8 +207,8 @@ TrainerConfig trainer_config(const TrainingRunConfig& config) {
           .dropout_seed = static_cast<std::uint32_t>(config.seed),
           .router_aux_loss_coef = config.router_aux_loss_coef,
           .contrastive = config.contrastive,
-          .policy = config.policy,
-          .moments = config.moments};
+          .moments = config.moments,
+          .policy = config.policy};
 }
 
 WantedRows largest_step(const ModelConfig& model, const Records& train,
