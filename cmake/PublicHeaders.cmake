@@ -72,6 +72,7 @@ set(CLORA_PUBLIC_HEADERS
   lora/peft_files.hpp
   lora/safetensors.hpp
   model/data/data_order.hpp
+  model/data/data_report.hpp
   model/data/packing.hpp
   model/data/record_store.hpp
   model/data/records.hpp

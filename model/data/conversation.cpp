@@ -227,7 +227,9 @@ Conversation conversation_of(const RecordJson& record, RecordForm form) {
   prepend_system(conversation.messages, record);
   const auto is_assistant = [](const ChatMessage& each) { return each.role == "assistant"; };
   if (std::ranges::none_of(conversation.messages, is_assistant)) {
-    bad_record("the record has no target: none of its messages is the assistant's");
+    bad_record(
+        "the record has no target: none of its tokens counts towards the loss, since it has no "
+        "message of the assistant");
   }
   return conversation;
 }

@@ -54,7 +54,10 @@ ReadRecord RecordReader::read(std::string_view line, std::string_view source,
     try {
       return parse_json<RecordJson>(line, source, kLineLimits, number);
     } catch (const Error& error) {
-      bad_record("{}", error.what());
+      const bool is_open = line.starts_with('{') && line.find('}') == std::string_view::npos;
+      bad_record(
+          "{}{}", error.what(),
+          is_open ? "; a record must be on one line, or the file a JSON array of records" : "");
     }
   }();
   try {

@@ -22,10 +22,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "clora/model/data/data_order.hpp"
 #include "clora/model/data/record_store.hpp"
 #include "clora/model/text/chat_template.hpp"
 #include "clora/model/text/tokenizer.hpp"
@@ -34,7 +36,10 @@ namespace clora {
 
 // The forms of records; of the first five, a record has the first whose keys it contains.
 enum class RecordForm { messages, share_gpt, prompt, alpaca, text, text_pair, scored_pair };
+inline constexpr std::size_t kRecordForms = 7;
 std::string_view name_of(RecordForm form);
+
+struct DataReport;  // data_report.hpp
 
 struct TextPairOptions {
   std::string query_prefix;     // before anchors, and before both texts of a scored pair
@@ -46,7 +51,7 @@ struct RecordOptions {
   std::size_t max_seq_length = 512;
   bool append_eos = true;            // append eos, as a target, to texts and completions
   bool apply_chat_template = false;  // prompt and completion become a user and an assistant turn
-  std::size_t limit = 0;             // maximum number of records to read; 0: all
+  std::size_t limit = 0;             // maximum number of records to read of each file; 0: all
   // Special tokens (<|im_end|>) in a record's texts are parsed as tokens, as by Hugging Face's
   // tokenizers; else they are plain text, and counted in Records::with_special.
   bool parse_special = false;
@@ -57,6 +62,7 @@ struct RecordOptions {
   std::size_t max_bytes = std::size_t{1} << 40U;  // of the records, in memory and in its file
   std::string chat_template_problem = {};         // why there is no chat template, for messages
   std::optional<TextPairOptions> pairs = {};      // records are pairs or triplets of texts
+  DataReport* report = nullptr;                   // to which each record is added; null: none
 };
 
 struct Records {
@@ -66,19 +72,29 @@ struct Records {
   // Number of records with special tokens that were not parsed; line and token of the first.
   std::size_t with_special = 0;
   std::size_t special_line = 0;
-  std::string special_token = {};
+  std::string special_token = {}, special_file = {};
   std::vector<double> scores = {};  // of scored pairs, one for each record; else empty
 
+  std::vector<DataShare> shares = {};  // of each file, in order; empty: one of weight 1
+
   std::size_t target_count() const;  // labelled tokens of all records
+  std::vector<DataShare> data_shares() const;
 };
 
-// Reads a file. chat_template: null if the model has no known one; messages and apply_chat_template
-// then fail with the reason. Throws Error(not_found) if the file does not exist,
-// Error(invalid_data) for a bad line, a file without records or without any target,
+struct DataFile {
+  std::filesystem::path path;
+  double weight = 1;  // DataShare
+};
+
+// Reads files one after the other. chat_template: null if the model has no known one; messages and
+// apply_chat_template then fail with the reason. Throws Error(not_found) if the file does not
+// exist, Error(invalid_data) for a bad line, a file without records or without any target,
 // Error(invalid_argument) if append_eos is set and the tokenizer has no eos, Error(out_of_memory)
 // if the records take more than max_bytes, Error(io) if their temporary file cannot grow. Memory is
 // bounded by `memory`, the longest line and 8 bytes for each scored pair, even for files without an
 // end.
+Records load_records(std::span<const DataFile> files, const Tokenizer& tokenizer,
+                     const ChatTemplate* chat_template, const RecordOptions& options = {});
 Records load_records(const std::filesystem::path& path, const Tokenizer& tokenizer,
                      const ChatTemplate* chat_template, const RecordOptions& options = {});
 
@@ -87,7 +103,8 @@ Records load_records(const std::filesystem::path& path, const Tokenizer& tokeniz
 Record read_record(std::string_view line, const Tokenizer& tokenizer,
                    const ChatTemplate* chat_template, const RecordOptions& options = {});
 
-// Returns folder/SPLIT.jsonl, for "train", "valid" or "test", if it exists.
+// Returns the file of a split ("train", "valid", "test") in a folder: SPLIT.jsonl, SPLIT.json, or
+// one of these with .gz or .zst. Throws Error(invalid_data) if there are several.
 std::optional<std::filesystem::path> find_split(const std::filesystem::path& folder,
                                                 std::string_view split);
 

@@ -43,7 +43,7 @@ LargestRows find_largest_rows(const Records& records, DataOrder& order, std::int
   const std::vector<Sizes> sizes = sizes_of(records);
   const auto per_epoch = static_cast<std::int64_t>(order.steps_per_epoch());
   const std::int64_t epoch_end = begin > end - per_epoch ? end : begin + per_epoch;
-  if (!order.shuffles()) end = epoch_end;
+  if (order.repeats()) end = epoch_end;
   LargestRows largest;
   std::size_t visited = 0, checked = 0;
   for (std::int64_t step = begin; step < end; ++step) {

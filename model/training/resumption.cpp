@@ -15,7 +15,7 @@ RunSetting setting(const char* name, const T& value) {
   return {name, fmt::format("{}", value)};
 }
 
-RunFingerprint fingerprint_of(const TrainingRunConfig& c, std::size_t records) {
+RunFingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records) {
   RunFingerprint settings{setting("batch size", c.batch_size),
                           setting("gradient accumulation", c.grad_accumulation),
                           setting("shuffle", c.shuffle ? "yes" : "no"),
@@ -23,7 +23,7 @@ RunFingerprint fingerprint_of(const TrainingRunConfig& c, std::size_t records) {
                           setting("learning rate", c.learning_rate),
                           setting("schedule", name_of(c.schedule)),
                           setting("warm-up steps", c.warmup_steps),
-                          setting(kSteps, total_steps(c, records)),
+                          setting(kSteps, total_steps(c, records.data_shares())),
                           setting("weight decay", c.weight_decay),
                           setting("clip norm", c.clip_norm),
                           setting("max sequence length", c.max_seq_length)};
@@ -79,7 +79,7 @@ void require_same_rates(const ResumePoint& point, const TrainingRunConfig& confi
 
 RunFingerprint fingerprint_of_run(const LanguageModel& model, const Adapter& adapter,
                                   const Records& train, const TrainingRunConfig& config) {
-  RunFingerprint fingerprint = fingerprint_of(config, train.records.size());
+  RunFingerprint fingerprint = fingerprint_of(config, train);
   append(fingerprint, fingerprint_of(adapter));
   append(fingerprint, fingerprint_of(train));
   append(fingerprint, fingerprint_of(model));

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "clora/model/data/data_order.hpp"
 #include "clora/model/training/contrastive_loss.hpp"
@@ -49,8 +50,9 @@ inline constexpr std::int64_t kMaxSteps = 1'000'000'000;
 // Throws Error(invalid_argument), with the valid range, for a setting out of range.
 void check(const TrainingRunConfig& config);
 
-// Returns the order of `records` records. Errors: those of check(); invalid_data for no records.
-DataOrder order_of(const TrainingRunConfig& config, std::size_t records);
+// Returns the order of the records. Errors: those of check() and DataOrder; invalid_data for no
+// records.
+DataOrder order_of(const TrainingRunConfig& config, const std::vector<DataShare>& shares);
 
 // Returns the learning rate of optimiser step `step` (from 1) of `total`: warm-up from 0, then
 // constant or with linear or cosine decay towards 0.
@@ -60,8 +62,11 @@ double learning_rate_at(const TrainingRunConfig& config, std::int64_t step, std:
 bool same_rates(const TrainingRunConfig& config, std::int64_t last, std::int64_t total,
                 std::int64_t other);
 
-// Returns the number of optimiser steps of the run on `records` records. Errors: those of
-// order_of(); invalid_argument for more than kMaxSteps.
-std::int64_t total_steps(const TrainingRunConfig& config, std::size_t records);
+// Returns the number of optimiser steps of the run on these records. Errors: those of order_of();
+// invalid_argument for more than kMaxSteps.
+std::int64_t total_steps(const TrainingRunConfig& config, const std::vector<DataShare>& shares);
+inline std::int64_t total_steps(const TrainingRunConfig& config, std::size_t records) {
+  return total_steps(config, std::vector{DataShare{.records = records}});
+}
 
 }  // namespace clora

@@ -66,8 +66,8 @@ class Run {
         callbacks_(callbacks),
         trainer_(model, adapter, trainer_config(config)),
         evaluator_(model, &adapter, trainer_.arena(), config.contrastive, config.policy),
-        order_(order_of(config, train.records.size())),
-        total_(total_steps(config, train.records.size())),
+        order_(order_of(config, train.data_shares())),
+        total_(total_steps(config, train.data_shares())),
         fingerprint_(fingerprint_of_run(model, adapter, train, config)) {
     require_targets(train, valid);
   }
@@ -214,9 +214,9 @@ TrainerConfig trainer_config(const TrainingRunConfig& config) {
 WantedRows largest_step(const ModelConfig& model, const Records& train,
                         const TrainingRunConfig& config, std::int64_t begin,
                         const std::function<bool()>& should_stop) {
-  DataOrder order = order_of(config, train.records.size());
-  const LargestRows largest = find_largest_rows(
-      train, order, begin, total_steps(config, train.records.size()), should_stop);
+  DataOrder order = order_of(config, train.data_shares());
+  const LargestRows largest =
+      find_largest_rows(train, order, begin, total_steps(config, train.data_shares()), should_stop);
   if (largest.rows == 0) return {};
   WantedRows most = wanted_rows(pack_for(config.contrastive, model, train, largest.records));
   most.labelled = largest.labelled;

@@ -210,7 +210,8 @@ TEST(Conversations, BeginWithTheSystemTextOfTheRecord) {
 
 TEST(Conversations, NeedAMessageOfTheAssistant) {
   refuses(R"({"messages": [{"role": "user", "content": "u"}]})",
-          "the record has no target: none of its messages is the assistant's");
+          "the record has no target: none of its tokens counts towards the loss, since it has no "
+          "message of the assistant");
 }
 
 }  // namespace

@@ -166,8 +166,9 @@ TEST(Records, RefuseADataSetInWhichNothingCounts) {
 }
 
 TEST(Records, AreReadInBoundedMemory) {
-  CLORA_EXPECT_ERROR(load_records("/dev/zero", tokenizer(), nullptr), ErrorCode::invalid_data,
-                     "/dev/zero: line 1: a line must have at most 16777216 bytes");
+  CLORA_EXPECT_ERROR(
+      load_records("/dev/zero", tokenizer(), nullptr), ErrorCode::invalid_data,
+      "/dev/zero: records must be JSON Lines or a JSON array, but the file is binary");
   std::string lines;
   for (int i = 0; i < 100; ++i) lines += "{\"text\": \"a b\"}\n";
   CLORA_EXPECT_ERROR(load(lines, {.max_bytes = 2000}), ErrorCode::out_of_memory,
@@ -355,11 +356,35 @@ TEST(Records, AcceptCarriageReturnsAndEmptyLinesAtTheEnd) {
   EXPECT_EQ(load("{\"text\": \"a b\"}\r\n{\"text\": \"a\"}\r\n\r\n\n").records.size(), 2u);
 }
 
+TEST(Records, OfSeveralFilesFollowOneAnotherWithTheirWeights) {
+  const test::TemporaryFolder folder;
+  test::write_file(folder / "a.jsonl", "{\"text\": \"a b\"}\n{\"text\": \"b\"}\n");
+  test::write_file(folder / "b.json",
+                   "[{\"text\": \"the\"}, {\"prompt\": \"xyzxyz\", "
+                   "\"completion\": \"b<|im_end|>\"}]");
+  const std::vector<DataFile> files{{folder / "a.jsonl"}, {folder / "b.json", 2.5}};
+  const Records all = load_records(files, tokenizer(), nullptr, {.max_seq_length = 4});
+  ASSERT_EQ(all.records.size(), 3u);
+  EXPECT_EQ(all.records[2].ids[0], id("the"));
+  EXPECT_EQ(all.skipped, 1u);
+  EXPECT_EQ(all.special_file, (folder / "b.json").string());
+  EXPECT_EQ(all.data_shares(), (std::vector<DataShare>{{2, 1}, {1, 2.5}}));
+  test::write_file(folder / "c.jsonl", "{\"prompt\": \"xyzxyz\", \"completion\": \"b\"}\n");
+  CLORA_EXPECT_ERROR(load_records(std::vector<DataFile>{{folder / "a.jsonl"}, {folder / "c.jsonl"}},
+                                  tokenizer(), nullptr, {.max_seq_length = 4}),
+                     ErrorCode::invalid_data, "c.jsonl: line 1: the record has no target");
+}
+
 TEST(Records, FindTheSplitsOfAFolder) {
   const test::TemporaryFolder folder;
   test::write_file(folder / "train.jsonl", "");
   EXPECT_EQ(find_split(folder.path(), "train"), folder / "train.jsonl");
   EXPECT_EQ(find_split(folder.path(), "valid"), std::nullopt);
+  test::write_file(folder / "valid.json.gz", "");
+  EXPECT_EQ(find_split(folder.path(), "valid"), folder / "valid.json.gz");
+  test::write_file(folder / "valid.jsonl", "");
+  CLORA_EXPECT_ERROR(find_split(folder.path(), "valid"), ErrorCode::invalid_data,
+                     "both exist; name the one to use");
 }
 
 TEST(Records, OfWikiSqlHaveTheIdsOfTheReference) {

@@ -1,4 +1,6 @@
 // clora train: fine-tunes a LoRA adapter on records.
+#include <fmt/ranges.h>
+
 #include <memory>
 
 #include "clora/model/training/training_run.hpp"
@@ -6,6 +8,7 @@
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/data_options.hpp"
 #include "tools/clora/commands/embedding_task.hpp"
+#include "tools/clora/data_report_text.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/training/memory_options.hpp"
 #include "tools/clora/training/optimizer_option.hpp"
@@ -21,10 +24,13 @@ namespace {
 constexpr const char* kFooter = R"(Examples:
   clora train --model MODEL.gguf --data FOLDER --adapter-out my-adapter --epochs 2 --lr 1e-3
   clora train --model MODEL --data train.jsonl --adapter-out out --rank 16 --target-modules q_proj,v_proj
+  clora train --model MODEL --data chats.jsonl --data rare.jsonl=3 --data common.jsonl.zst=0.5 ...
   clora train --config my-adapter/run.toml --resume my-adapter
   clora train --model all-MiniLM-L6-v2 --task embedding --data pairs --adapter-out out --batch-size 32
-Records, one JSON object per line: {"text": ...}, {"prompt": ..., "completion": ...} (loss on the
-completion) or {"messages": [{"role": ..., "content": ...}, ...]} (loss on the assistant's turns).
+Records, one JSON object per line or in one JSON array, also compressed (gzip, zstd): {"text": ...},
+{"prompt": ..., "completion": ...} (loss on the completion), {"messages": [{"role": ..., "content":
+...}, ...]} (loss on the assistant's turns), ShareGPT's {"conversations": ...} or Alpaca's
+{"instruction": ..., "output": ...}. 'clora data' shows what they are.
 With --task embedding: {"anchor": ..., "positive": ...} or also "negative": the vector of an anchor
 shall be nearest to that of its positive, among the positives and negatives of all records of a
 micro-batch (the multiple negatives ranking loss of sentence-transformers; the loss is per anchor).
@@ -51,22 +57,38 @@ struct Options {
 
 struct DataSet {
   Records train;
-  std::optional<Records> valid;
+  std::optional<Records> valid = {};
+  std::vector<NamedReport> reports = {};  // of train, and of valid
 };
 
+void show(const DataSet& data, const DataOptions& options, Output& output) {
+  for (const NamedReport& each : data.reports) {
+    for (const std::string& line :
+         lines_of(each, static_cast<std::size_t>(options.max_seq_length))) {
+      output.info("{}", line);
+    }
+  }
+  for (const std::string& line : lines_of_overlaps(data.reports)) output.warning("{}", line);
+}
+
+nlohmann::ordered_json json_of(const DataSet& data) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const NamedReport& each : data.reports) list.push_back(json_of(each));
+  return list;
+}
+
 DataSet read_data(const Options& options, const ModelText& text, Output& output) {
-  const std::filesystem::path path = options.data.data;
   DataOptions how = options.data;
   set_task_of_data(options.task, options.common.model, how);
-  if (!std::filesystem::is_directory(path)) {
-    return {read_records(path, how, how.limit, text, output), std::nullopt};
+  const SplitFiles files = split_files_of(how);
+  NamedReport of_train{names_of(files.train)};
+  DataSet data{read_records(files.train, how, how.limit, text, output, &of_train.report)};
+  data.reports.push_back(std::move(of_train));
+  if (!files.valid.empty()) {
+    NamedReport& of_valid = data.reports.emplace_back(NamedReport{names_of(files.valid)});
+    data.valid = read_records(files.valid, how, 0, text, output, &of_valid.report);
   }
-  const auto train = find_split(path, "train");
-  if (!train) fail(ErrorCode::not_found, "train: '{}' contains no train.jsonl", path.string());
-  DataSet data{read_records(*train, how, how.limit, text, output), std::nullopt};
-  if (const auto valid = find_split(path, "valid")) {
-    data.valid = read_records(*valid, how, 0, text, output);
-  }
+  show(data, how, output);
   return data;
 }
 
@@ -123,7 +145,7 @@ TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& 
   const TrainingRunConfig config = run_config(options, inputs.loaded.model().config());
   const Records* valid = inputs.data.valid ? &*inputs.data.valid : nullptr;
   TrainingReport report(output, inputs.loaded, options.common.model, folder, options.effective);
-  report.start(inputs.adapter, inputs.data.train, valid, config);
+  report.start(inputs.adapter, inputs.data.train, valid, config, json_of(inputs.data));
   const TrainingSummary summary =
       run_training(inputs.loaded.model(), inputs.adapter, inputs.data.train, valid, config,
                    folder.checkpoint(), report.callbacks(interrupt));
@@ -164,7 +186,7 @@ int train(Options options) {
   if (options.run.eval_every > 0 && !data.valid) {
     fail(ErrorCode::not_found,
          "train: --eval-every requires a valid.jsonl next to train.jsonl; '{}' has none",
-         options.data.data);
+         fmt::join(options.data.data, "', '"));
   }
   if (options.task.embeds()) options.adapter.config.task_type = kFeatureExtraction;
   plan_memory(options, data, output);
@@ -281,7 +303,8 @@ void add_train_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("train", "Fine-tune an adapter on records");
   const auto options = std::make_shared<Options>();
   add_data_options(*command, options->data,
-                   "A .jsonl file, or a folder with train.jsonl and optionally valid.jsonl");
+                   "A file of records, or a folder with train.jsonl and optionally valid.jsonl; "
+                   "several are mixed, each with its WEIGHT: visits per record and epoch");
   add_embedding_task_options(*command, options->task);
   add_output_folder_options(*command, *options);
   add_training_adapter_options(*command, options->adapter);

@@ -60,8 +60,8 @@ void TrainingReport::begin() {
 }
 
 void TrainingReport::start(const Adapter& adapter, const Records& train, const Records* valid,
-                           const TrainingRunConfig& config) {
-  const std::int64_t steps = total_steps(config, train.records.size());
+                           const TrainingRunConfig& config, const nlohmann::ordered_json& data) {
+  const std::int64_t steps = total_steps(config, train.data_shares());
   const std::string& device = loaded_.context().device().name;
   output_.info("{} on '{}'", model_, device);
   output_.info("{} trainable parameters in {} layers of rank {}; {} records, {} steps",
@@ -80,7 +80,8 @@ void TrainingReport::start(const Adapter& adapter, const Records& train, const R
                {"truncated_records", train.truncated},
                {"skipped_records", train.skipped},
                {"steps", steps},
-               {"resumed_step", folder_.resumed_step()}});
+               {"resumed_step", folder_.resumed_step()},
+               {"data", data}});
   bar_ = std::make_unique<ProgressBar>(output_, "step", steps, folder_.resumed_step());
 }
 

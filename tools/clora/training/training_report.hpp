@@ -23,8 +23,9 @@ class TrainingReport {
   TrainingReport(const TrainingReport&) = delete;
   TrainingReport& operator=(const TrainingReport&) = delete;
 
+  // data: the reports of train and valid, for the log.
   void start(const Adapter& adapter, const Records& train, const Records* valid,
-             const TrainingRunConfig& config);
+             const TrainingRunConfig& config, const nlohmann::ordered_json& data);
   // The callbacks hold references to this object and to `interrupt`.
   TrainingCallbacks callbacks(const Interrupt& interrupt);
   void done(const TrainingSummary& summary);
