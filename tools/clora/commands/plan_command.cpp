@@ -7,6 +7,7 @@
 #include "runtime/fail.hpp"
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/common_options.hpp"
+#include "tools/clora/training/optimizer_option.hpp"
 #include "tools/clora/training/training_adapter.hpp"
 #include "tools/command_line/number_options.hpp"
 
@@ -28,6 +29,7 @@ constexpr double kShareOfRoofline = 0.6;
 struct Options {
   CommonOptions common;
   TrainingAdapterOptions adapter;
+  OptimizerOption optimizer;
   std::int64_t max_seq_length = 0;
   std::int64_t batch_size = 1;
   bool longest = false;
@@ -45,7 +47,7 @@ PlannedRun planned_run(const Options& options, const WeightFiles& files) {
                 return make_adapter(options.adapter, context, model, options.common.model,
                                     options.common.seed);
               },
-          .trainer = {},
+          .trainer = {.moments = options.optimizer.moments()},
           .peaks = peaks_of(config)};
 }
 
@@ -112,6 +114,7 @@ void add_plan_command(CLI::App& program, Action& action) {
       ->add_flag("--longest", options->longest,
                  "Also show the longest single record that each policy can train")
       ->group("Training");
+  add_optimizer_option(*command, options->optimizer, "Training");
   add_training_adapter_options(*command, options->adapter);
   add_run_options(*command, options->common);
   add_memory_option(*command, options->common);
