@@ -20,6 +20,7 @@ F32, Q4_0, Q6_K = 0, 2, 14
 BLOCK = {F32: (1, 4), Q4_0: (32, 18), Q6_K: (256, 210)}  # elements and bytes
 
 SHAPES = {"llama-3.1-8b": Shape(4096, 14336, 32, 32, 8, 128256, False, "llama", 128),
+          "llama-3.1-8b-2-layers": Shape(4096, 14336, 2, 32, 8, 128256, False, "llama", 128),
           "tiny": Shape(256, 512, 4, 4, 2, 512, False, "llama", 64)}
 
 

@@ -19,7 +19,8 @@ constexpr const char* kFooter = R"(Examples:
   clora plan --model MODEL.gguf --max-seq-length 4096 --batch-size 4 --rank 32 --memory 8GiB
   clora plan --model MODEL.gguf --max-seq-length 2048 --memory 8GiB --longest
 Plans a step of BATCH-SIZE records of MAX-SEQ-LENGTH tokens, all of them trained. Memory is what the
-run allocates on the device, with the weights. Speed is estimated from the costs of all operations
+run allocates on the device, with the weights, but without the copies of them in bf16 that a GPU with
+matrix units also keeps where they fit. Speed is estimated from the costs of all operations
 and the measured peaks of the device; compare policies by it rather than trust it. The first policy
 that fits is the one that 'clora train' takes.)";
 
@@ -38,7 +39,9 @@ struct Options {
 };
 
 PlannedRun planned_run(const Options& options, const WeightFiles& files) {
-  const ContextConfig config = context_config(options.common);
+  ContextConfig config = context_config(options.common);
+  const RooflinePeaks peaks = peaks_of(config);
+  config.weight_copy_share = 0;
   return {.context = config,
           .files = &files,
           .context_length = options.max_seq_length,
@@ -48,7 +51,7 @@ PlannedRun planned_run(const Options& options, const WeightFiles& files) {
                                     options.common.seed);
               },
           .trainer = {.moments = options.optimizer.moments()},
-          .peaks = peaks_of(config)};
+          .peaks = peaks};
 }
 
 double tokens_per_s(const PolicyPlan& plan, std::int64_t rows) {
