@@ -29,7 +29,7 @@ fs::path suites_folder() {
 
 Json rendered(const Template& parsed, const Json& variables) {
   Dict dict = *value_of(variables, {.source = 0}).dict();
-  dict.set("strftime_now", function_value("strftime_now", [](Evaluator&, const Arguments& given) {
+  dict.set("strftime_now", function_value("strftime_now", [](Interpreter&, const Arguments& given) {
              const Parameters p("strftime_now", given, {"format"});
              return Value(formatted_date({2024, 7, 26}, p.text(0).bytes()));
            }));

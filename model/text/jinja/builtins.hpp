@@ -9,7 +9,7 @@
 
 namespace clora::jinja {
 
-using BuiltinFunction = Value (*)(Evaluator& evaluator, const Value& subject,
+using BuiltinFunction = Value (*)(Interpreter& interpreter, const Value& subject,
                                   const Arguments& arguments);
 
 struct Builtin {
@@ -34,6 +34,6 @@ std::span<const Builtin> text_methods();
 std::span<const Builtin> splitting_methods();
 
 // The part of an item that "a.b.0" or 0 names, as in sort(attribute="a.b").
-Value part_of(Evaluator& evaluator, const Value& item, const Value& path);
+Value part_of(Interpreter& interpreter, const Value& item, const Value& path);
 
 }  // namespace clora::jinja

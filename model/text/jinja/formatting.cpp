@@ -67,7 +67,7 @@ void group_thousands(std::string& digits) {
   for (; end > 3; end -= 3) digits.insert(end - 3, 1, ',');
 }
 
-Text padded(const Text& text, const FormatSpec& spec, char align, Budget& budget) {
+Text padded(const Text& text, const FormatSpec& spec, char align, WorkBudget& budget) {
   const auto width = static_cast<std::size_t>(spec.width);
   const std::size_t length = character_count(text.bytes());
   if (length >= width) return text;
@@ -85,7 +85,7 @@ bool is_whole_kind(char kind) {
   return kind == 0 || std::string_view("dxXob").find(kind) != std::string_view::npos;
 }
 
-Text formatted_number(const Value& value, const FormatSpec& spec, Budget& budget) {
+Text formatted_number(const Value& value, const FormatSpec& spec, WorkBudget& budget) {
   const bool whole = value.as_integer() && is_whole_kind(spec.kind);
   const bool is_negative = *value.as_real() < 0;
   std::string digits =
@@ -101,7 +101,7 @@ Text formatted_number(const Value& value, const FormatSpec& spec, Budget& budget
 
 }  // namespace
 
-Text formatted(const Value& value, const FormatSpec& spec, Budget& budget) {
+Text formatted(const Value& value, const FormatSpec& spec, WorkBudget& budget) {
   require(spec.width <= kMaxWidth && spec.precision <= kMaxWidth / 10,
           "a format may have a width of at most {} and a precision of at most {}", kMaxWidth,
           kMaxWidth / 10);
@@ -180,7 +180,7 @@ class SpecReader {
 
 class BraceFormatter {
  public:
-  BraceFormatter(const Text& format, const Arguments& arguments, Budget& budget)
+  BraceFormatter(const Text& format, const Arguments& arguments, WorkBudget& budget)
       : format_(format), arguments_(arguments), budget_(budget) {}
 
   Text write() {
@@ -261,14 +261,14 @@ class BraceFormatter {
 
   const Text& format_;
   const Arguments& arguments_;
-  Budget& budget_;
+  WorkBudget& budget_;
   Text out_;
   std::size_t next_ = 0;
 };
 
 }  // namespace
 
-Text brace_formatted(const Text& format, const Arguments& arguments, Budget& budget) {
+Text brace_formatted(const Text& format, const Arguments& arguments, WorkBudget& budget) {
   return BraceFormatter(format, arguments, budget).write();
 }
 

@@ -20,9 +20,9 @@ struct FormatSpec {
   char kind = 0;  // d, x, o, b, f, e, g, %, s; 0: by the value
 };
 
-Text formatted(const Value& value, const FormatSpec& spec, Budget& budget);
+Text formatted(const Value& value, const FormatSpec& spec, WorkBudget& budget);
 
 // "{} {name!r:>5}".format(...)
-Text brace_formatted(const Text& format, const Arguments& arguments, Budget& budget);
+Text brace_formatted(const Text& format, const Arguments& arguments, WorkBudget& budget);
 
 }  // namespace clora::jinja

@@ -10,7 +10,7 @@ namespace clora::jinja {
 // A function of the engine, or one that the caller of render() adds.
 class Function : public Object {
  public:
-  using Call = std::function<Value(Evaluator&, const Arguments&)>;
+  using Call = std::function<Value(Interpreter&, const Arguments&)>;
   // `depth` is that of the values that the function refers to.
   Function(std::string name, Call call, std::size_t depth)
       : name_(std::move(name)), call_(std::move(call)), depth_(depth) {
@@ -20,8 +20,8 @@ class Function : public Object {
   std::string name() const override { return "function " + name_; }
   bool is_callable() const override { return true; }
   std::size_t depth() const override { return depth_; }
-  Value call(Evaluator& evaluator, const Arguments& arguments) override {
-    return call_(evaluator, arguments);
+  Value call(Interpreter& interpreter, const Arguments& arguments) override {
+    return call_(interpreter, arguments);
   }
 
  private:

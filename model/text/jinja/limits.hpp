@@ -1,8 +1,8 @@
 // What a template may use: nesting, work and memory. A template is a text of unknown origin, so
 // parsing and rendering are bounded, whatever it says.
 //
-// Budget counts what one rendering has used, and throws Error(invalid_argument) beyond the limits.
-// Used by one thread.
+// WorkBudget counts what one rendering has used, and throws Error(invalid_argument) beyond the
+// limits. Used by one thread.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,9 @@ struct Limits {
   std::size_t total_bytes = std::size_t{512} << 20U;  // of all texts that a rendering makes
 };
 
-class Budget {
+class WorkBudget {
  public:
-  explicit Budget(const Limits& limits) : limits_(limits) {}
+  explicit WorkBudget(const Limits& limits) : limits_(limits) {}
 
   const Limits& limits() const noexcept { return limits_; }
 
@@ -45,7 +45,7 @@ class Budget {
   // Entered by every evaluation; the destructor leaves it.
   class Level {
    public:
-    explicit Level(Budget& budget) : budget_(budget) {
+    explicit Level(WorkBudget& budget) : budget_(budget) {
       require(budget.depth_ < budget.limits_.call_depth,
               "the template nests evaluations deeper than {}; a macro may call itself without end",
               budget.limits_.call_depth);
@@ -56,7 +56,7 @@ class Budget {
     Level& operator=(const Level&) = delete;
 
    private:
-    Budget& budget_;
+    WorkBudget& budget_;
   };
 
  private:

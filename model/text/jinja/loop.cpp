@@ -33,14 +33,14 @@ std::optional<Value> Loop::attribute(std::string_view name) const {
 std::optional<Value> Loop::method(std::string_view name) const {
   if (name == "cycle") {
     const std::size_t index = index_;
-    return function_value("cycle", [index](Evaluator&, const Arguments& arguments) {
+    return function_value("cycle", [index](Interpreter&, const Arguments& arguments) {
       require(!arguments.positional.empty(), "loop.cycle needs at least one argument");
       return arguments.positional[index % arguments.positional.size()];
     });
   }
   if (name == "changed") {
-    return function_value("changed", [this](Evaluator& evaluator, const Arguments& arguments) {
-      return Value(changes(repr_of(List{.items = arguments.positional}, evaluator.budget())));
+    return function_value("changed", [this](Interpreter& interpreter, const Arguments& arguments) {
+      return Value(changes(repr_of(List{.items = arguments.positional}, interpreter.budget())));
     });
   }
   return std::nullopt;
@@ -52,11 +52,11 @@ bool Loop::changes(Text values) const {
   return !same;
 }
 
-Value Loop::call(Evaluator& evaluator, const Arguments& arguments) {
+Value Loop::call(Interpreter& interpreter, const Arguments& arguments) {
   require(statement_.recursive, "loop is called, but the loop is not 'recursive'");
   require(arguments.positional.size() == 1 && arguments.named.empty(),
           "loop takes the items as its only argument");
-  return evaluator.render_loop(statement_, arguments.positional[0], outer_, depth_ + 1);
+  return interpreter.render_loop(statement_, arguments.positional[0], outer_, depth_ + 1);
 }
 
 }  // namespace clora::jinja

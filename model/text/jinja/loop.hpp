@@ -1,7 +1,7 @@
 // Loop: the value `loop` in the body of a for loop.
 #pragma once
 
-#include "model/text/jinja/evaluator.hpp"
+#include "model/text/jinja/interpreter.hpp"
 
 namespace clora::jinja {
 
@@ -19,7 +19,7 @@ class Loop : public Object {
   std::size_t depth() const override { return value_depth_; }
   std::optional<Value> attribute(std::string_view name) const override;
   // loop(items): the loop's output for other items, one level deeper.
-  Value call(Evaluator& evaluator, const Arguments& arguments) override;
+  Value call(Interpreter& interpreter, const Arguments& arguments) override;
 
   const std::vector<Value>& items() const noexcept { return items_; }
   void set_index(std::size_t index) { index_ = index; }

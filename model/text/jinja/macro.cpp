@@ -11,11 +11,11 @@ std::optional<Value> Macro::attribute(std::string_view name) const {
   return std::nullopt;
 }
 
-Value Macro::call(Evaluator& evaluator, const Arguments& arguments) {
+Value Macro::call(Interpreter& interpreter, const Arguments& arguments) {
   auto scope = std::make_shared<Scope>(scope_);
   bind(arguments, *scope);
   bind_further(arguments, *scope);
-  return evaluator.render_macro(statement_, std::move(scope));
+  return interpreter.render_macro(statement_, std::move(scope));
 }
 
 void Macro::bind(const Arguments& arguments, Scope& scope) const {

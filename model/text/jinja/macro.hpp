@@ -1,7 +1,7 @@
 // Macro: a macro or the body of a call block as a callable value, with the scope where it stands.
 #pragma once
 
-#include "model/text/jinja/evaluator.hpp"
+#include "model/text/jinja/interpreter.hpp"
 
 namespace clora::jinja {
 
@@ -14,7 +14,7 @@ class Macro : public Object {
   std::string name() const override { return "macro '" + statement_.text + "'"; }
   bool is_callable() const override { return true; }
   std::optional<Value> attribute(std::string_view name) const override;
-  Value call(Evaluator& evaluator, const Arguments& arguments) override;
+  Value call(Interpreter& interpreter, const Arguments& arguments) override;
 
  private:
   void bind(const Arguments& arguments, Scope& scope) const;

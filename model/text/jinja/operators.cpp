@@ -113,7 +113,7 @@ Value calculate_reals(Operator op, double a, double b) {
   return 0.0;
 }
 
-Value joined(const Text& a, const Text& b, Budget& budget) {
+Value joined(const Text& a, const Text& b, WorkBudget& budget) {
   budget.text(a.size() + b.size());
   const bool is_markup = a.is_markup() || b.is_markup();
   Text out = is_markup ? escaped(a) : a;
@@ -121,14 +121,14 @@ Value joined(const Text& a, const Text& b, Budget& budget) {
   return is_markup ? out.as_markup() : out;
 }
 
-Value joined(const List& a, const List& b, Budget& budget) {
+Value joined(const List& a, const List& b, WorkBudget& budget) {
   budget.step(a.items.size() + b.items.size());
   List out = a;
   out.items.insert(out.items.end(), b.items.begin(), b.items.end());
   return out;
 }
 
-Value repeated(const Value& value, std::int64_t times, Budget& budget) {
+Value repeated(const Value& value, std::int64_t times, WorkBudget& budget) {
   const auto count = static_cast<std::size_t>(std::max<std::int64_t>(times, 0));
   constexpr std::size_t kMost = std::size_t{1} << 30U;
   require(count < kMost, "a text or list is repeated {} times", count);
@@ -158,7 +158,7 @@ void require_defined(const Value& value) {
          value.undefined_what().empty() ? "a value is undefined" : value.undefined_what());
 }
 
-Value calculate(Operator op, const Value& a, const Value& b, Budget& budget) {
+Value calculate(Operator op, const Value& a, const Value& b, WorkBudget& budget) {
   if (op == Operator::remainder && a.text() != nullptr) {
     return percent_formatted(*a.text(), b, budget);
   }
@@ -196,7 +196,7 @@ Value positive(const Value& value) {
        value.kind_name());
 }
 
-bool equal(const Value& a, const Value& b, Budget& budget) {
+bool equal(const Value& a, const Value& b, WorkBudget& budget) {
   constexpr std::size_t kMost = 1'000'000;
   std::size_t work = kMost;
   const bool result = equal(a, b, work);
@@ -204,7 +204,7 @@ bool equal(const Value& a, const Value& b, Budget& budget) {
   return result;
 }
 
-bool less(const Value& a, const Value& b, Budget& budget) {
+bool less(const Value& a, const Value& b, WorkBudget& budget) {
   budget.step();
   require_defined(a);
   require_defined(b);
@@ -223,7 +223,7 @@ bool less(const Value& a, const Value& b, Budget& budget) {
        a.kind_name(), b.kind_name());
 }
 
-bool contains(const Value& container, const Value& item, Budget& budget) {
+bool contains(const Value& container, const Value& item, WorkBudget& budget) {
   if (container.is_undefined()) return false;
   if (const Text* text = container.text()) {
     require(item.text() != nullptr, "'in <str>' requires a str on its left, got {}",

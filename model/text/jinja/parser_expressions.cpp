@@ -97,20 +97,20 @@ ExpressionPtr parse_sum(TokenReader& reader) {
   return left;
 }
 
-std::optional<Comparison> take_comparison(TokenReader& reader) {
-  if (reader.skip_symbol("==")) return Comparison::equal;
-  if (reader.skip_symbol("!=")) return Comparison::not_equal;
-  if (reader.skip_symbol("<=")) return Comparison::less_equal;
-  if (reader.skip_symbol(">=")) return Comparison::greater_equal;
-  if (reader.skip_symbol("<")) return Comparison::less;
-  if (reader.skip_symbol(">")) return Comparison::greater;
-  if (reader.skip_name("in")) return Comparison::in;
+std::optional<ComparisonOperator> take_comparison(TokenReader& reader) {
+  if (reader.skip_symbol("==")) return ComparisonOperator::equal;
+  if (reader.skip_symbol("!=")) return ComparisonOperator::not_equal;
+  if (reader.skip_symbol("<=")) return ComparisonOperator::less_equal;
+  if (reader.skip_symbol(">=")) return ComparisonOperator::greater_equal;
+  if (reader.skip_symbol("<")) return ComparisonOperator::less;
+  if (reader.skip_symbol(">")) return ComparisonOperator::greater;
+  if (reader.skip_name("in")) return ComparisonOperator::in;
   const bool not_in = reader.at_name("not") && reader.next().kind == Token::Kind::name &&
                       reader.next().value == "in";
   if (!not_in) return std::nullopt;
   reader.take();
   reader.take();
-  return Comparison::not_in;
+  return ComparisonOperator::not_in;
 }
 
 ExpressionPtr parse_comparison(TokenReader& reader) {

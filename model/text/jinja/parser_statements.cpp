@@ -133,14 +133,14 @@ class StatementParser {
     return made(statement(is_break ? Kind::break_loop : Kind::continue_loop));
   }
 
-  Target read_target(bool with_attribute) {
+  AssignmentTarget read_target(bool with_attribute) {
     if (reader_.skip_symbol("(")) {
       const TokenReader::Level level(reader_);
-      Target target = read_targets(with_attribute, {});
+      AssignmentTarget target = read_targets(with_attribute, {});
       reader_.expect_symbol(")");
       return target;
     }
-    Target target;
+    AssignmentTarget target;
     target.name = reader_.expect(Token::Kind::name, "the name of a variable").value;
     check_name(target.name);
     if (with_attribute && reader_.skip_symbol("."))
@@ -148,10 +148,10 @@ class StatementParser {
     return target;
   }
 
-  Target read_targets(bool with_attribute, std::string_view stop) {
-    Target first = read_target(with_attribute);
+  AssignmentTarget read_targets(bool with_attribute, std::string_view stop) {
+    AssignmentTarget first = read_target(with_attribute);
     if (!reader_.at_symbol(",")) return first;
-    Target all;
+    AssignmentTarget all;
     all.parts.push_back(std::move(first));
     while (reader_.skip_symbol(",")) {
       if (!reader_.at_symbol("(") && !reader_.at(Token::Kind::name)) break;
@@ -245,7 +245,7 @@ class StatementParser {
     Statement node = statement(Kind::scope);
     while (!reader_.at(Token::Kind::block_end)) {
       if (!node.assignments.empty()) reader_.expect_symbol(",");
-      Target target = read_target(false);
+      AssignmentTarget target = read_target(false);
       reader_.expect_symbol("=");
       node.assignments.emplace_back(std::move(target), parse_expression(reader_));
     }

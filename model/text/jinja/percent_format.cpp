@@ -9,7 +9,7 @@ namespace {
 
 class PercentFormatter {
  public:
-  PercentFormatter(const Text& format, const Value& value, Budget& budget)
+  PercentFormatter(const Text& format, const Value& value, WorkBudget& budget)
       : format_(format), value_(value), budget_(budget) {}
 
   Text write() {
@@ -122,7 +122,7 @@ class PercentFormatter {
 
   const Text& format_;
   const Value& value_;
-  Budget& budget_;
+  WorkBudget& budget_;
   Text out_;
   std::size_t next_ = 0;
   bool named_ = false;
@@ -131,7 +131,7 @@ class PercentFormatter {
 
 }  // namespace
 
-Text percent_formatted(const Text& format, const Value& value, Budget& budget) {
+Text percent_formatted(const Text& format, const Value& value, WorkBudget& budget) {
   budget.text(format.size());
   return PercentFormatter(format, value, budget).write();
 }

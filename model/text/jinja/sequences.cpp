@@ -85,7 +85,7 @@ Value slice_of_text(const Text& text, const Bounds& bounds) {
 
 }  // namespace
 
-Value item_of(const Value& value, const Value& key, Budget& budget) {
+Value item_of(const Value& value, const Value& key, WorkBudget& budget) {
   require_defined(value);
   if (const Dict* dict = value.dict()) {
     budget.step(1 + dict->entries.size() / 8);
@@ -103,7 +103,7 @@ Value item_of(const Value& value, const Value& key, Budget& budget) {
 }
 
 Value slice_of(const Value& value, const Value& begin, const Value& end, const Value& step,
-               Budget& budget) {
+               WorkBudget& budget) {
   require_defined(value);
   const std::int64_t length = length_of(value);
   if (length < 0)
@@ -119,7 +119,7 @@ Value slice_of(const Value& value, const Value& begin, const Value& end, const V
   return out;
 }
 
-std::vector<Value> items_of(const Value& value, Budget& budget, std::string_view who) {
+std::vector<Value> items_of(const Value& value, WorkBudget& budget, std::string_view who) {
   std::vector<Value> items;
   if (value.is_undefined()) return items;
   if (const List* list = value.list()) {

@@ -2,7 +2,7 @@
 #include <array>
 
 #include "model/text/jinja/builtins.hpp"
-#include "model/text/jinja/evaluator.hpp"
+#include "model/text/jinja/interpreter.hpp"
 #include "model/text/jinja/operators.hpp"
 #include "model/text/jinja/parameters.hpp"
 #include "model/text/jinja/text_parts.hpp"
@@ -21,9 +21,9 @@ Value list_of(std::vector<Text> parts) {
 bool is_absent(const Value* value) { return value == nullptr || value->is_none(); }
 
 template <bool left, bool right>
-Value strip(Evaluator& evaluator, const Value& subject, const Arguments& arguments) {
+Value strip(Interpreter& interpreter, const Value& subject, const Arguments& arguments) {
   const Parameters p("strip", arguments, {"chars"});
-  evaluator.budget().text(subject.text()->size());
+  interpreter.budget().text(subject.text()->size());
   const Ends ends{.left = left, .right = right};
   if (is_absent(p.find(0))) return stripped(*subject.text(), ends, nullptr);
   const Text set = p.text(0);
@@ -31,29 +31,29 @@ Value strip(Evaluator& evaluator, const Value& subject, const Arguments& argumen
 }
 
 template <bool from_right>
-Value split_at(Evaluator& evaluator, const Value& subject, const Arguments& arguments) {
+Value split_at(Interpreter& interpreter, const Value& subject, const Arguments& arguments) {
   const Parameters p("split", arguments, {"sep", "maxsplit"});
   const std::int64_t limit = p.integer(1, -1);
   const bool at_white = is_absent(p.find(0));
   const Text separator = at_white ? Text() : p.text(0);
   const Text* mark = at_white ? nullptr : &separator;
-  Budget& budget = evaluator.budget();
+  WorkBudget& budget = interpreter.budget();
   return list_of(from_right ? split_from_right(*subject.text(), mark, limit, budget)
                             : split(*subject.text(), mark, limit, budget));
 }
 
-Value split_lines(Evaluator& evaluator, const Value& subject, const Arguments& arguments) {
+Value split_lines(Interpreter& interpreter, const Value& subject, const Arguments& arguments) {
   const Parameters p("splitlines", arguments, {"keepends"});
-  return list_of(lines_of(*subject.text(), p.flag(0, false), evaluator.budget()));
+  return list_of(lines_of(*subject.text(), p.flag(0, false), interpreter.budget()));
 }
 
 template <bool from_right>
-Value partition(Evaluator& evaluator, const Value& subject, const Arguments& arguments) {
+Value partition(Interpreter& interpreter, const Value& subject, const Arguments& arguments) {
   const Parameters p("partition", arguments, {"sep"});
   const Text& text = *subject.text();
   const Text separator = p.text(0);
   require(!separator.empty(), "partition: the separator is empty");
-  evaluator.budget().text(text.size());
+  interpreter.budget().text(text.size());
   const std::size_t at =
       from_right ? text.bytes().rfind(separator.bytes()) : text.bytes().find(separator.bytes());
   if (at == std::string::npos)
@@ -62,33 +62,33 @@ Value partition(Evaluator& evaluator, const Value& subject, const Arguments& arg
   return tuple_of({text.slice(0, at), text.slice(at, after), text.slice(after, text.size())});
 }
 
-Value replace(Evaluator& evaluator, const Value& subject, const Arguments& arguments) {
+Value replace(Interpreter& interpreter, const Value& subject, const Arguments& arguments) {
   const Parameters p("replace", arguments, {"old", "new", "count"});
-  return replaced(*subject.text(), p.text(0), p.text(1), p.integer(2, -1), evaluator.budget());
+  return replaced(*subject.text(), p.text(0), p.text(1), p.integer(2, -1), interpreter.budget());
 }
 
-Value join(Evaluator& evaluator, const Value& subject, const Arguments& arguments) {
+Value join(Interpreter& interpreter, const Value& subject, const Arguments& arguments) {
   const Parameters p("join", arguments, {"iterable"});
   std::vector<Text> parts;
-  for (const Value& item : items_of(p.value(0), evaluator.budget(), "join")) {
+  for (const Value& item : items_of(p.value(0), interpreter.budget(), "join")) {
     require(item.text() != nullptr, "join: an item must be a str, got {}", item.kind_name());
     parts.push_back(*item.text());
   }
-  return joined(parts, *subject.text(), evaluator.budget());
+  return joined(parts, *subject.text(), interpreter.budget());
 }
 
-Value remove_prefix(Evaluator& evaluator, const Value& subject, const Arguments& arguments) {
+Value remove_prefix(Interpreter& interpreter, const Value& subject, const Arguments& arguments) {
   const Parameters p("removeprefix", arguments, {"prefix"});
   const Text& text = *subject.text();
-  evaluator.budget().text(text.size());
+  interpreter.budget().text(text.size());
   return text.bytes().starts_with(p.text(0).bytes()) ? text.slice(p.text(0).size(), text.size())
                                                      : text;
 }
 
-Value remove_suffix(Evaluator& evaluator, const Value& subject, const Arguments& arguments) {
+Value remove_suffix(Interpreter& interpreter, const Value& subject, const Arguments& arguments) {
   const Parameters p("removesuffix", arguments, {"suffix"});
   const Text& text = *subject.text();
-  evaluator.budget().text(text.size());
+  interpreter.budget().text(text.size());
   return text.bytes().ends_with(p.text(0).bytes()) ? text.slice(0, text.size() - p.text(0).size())
                                                    : text;
 }

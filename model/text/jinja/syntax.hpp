@@ -1,4 +1,4 @@
-// The syntax tree of a template: expressions and statements. Immutable once parsed; the evaluator
+// The syntax tree of a template: expressions and statements. Immutable once parsed; the interpreter
 // reads it. Each node knows its line in the template, for errors.
 #pragma once
 
@@ -22,7 +22,16 @@ struct ArgumentSyntax {
   ExpressionPtr value;
 };
 
-enum class Comparison { equal, not_equal, less, less_equal, greater, greater_equal, in, not_in };
+enum class ComparisonOperator {
+  equal,
+  not_equal,
+  less,
+  less_equal,
+  greater,
+  greater_equal,
+  in,
+  not_in
+};
 
 struct Expression {
   enum class Kind {
@@ -53,7 +62,7 @@ struct Expression {
   std::string name = {};
   Value constant = {};
   Operator op = Operator::add;
-  std::vector<Comparison> comparisons = {};
+  std::vector<ComparisonOperator> comparisons = {};
   std::vector<ExpressionPtr> operands = {};
   std::vector<ArgumentSyntax> arguments = {};
 };
@@ -62,10 +71,10 @@ struct Statement;
 using Body = std::vector<std::unique_ptr<const Statement>>;
 
 // What an assignment writes to: a name, an attribute of a namespace, or several of these.
-struct Target {
+struct AssignmentTarget {
   std::string name;
-  std::string attribute = {};      // of the namespace `name`
-  std::vector<Target> parts = {};  // if not empty: a, b = ...
+  std::string attribute = {};                // of the namespace `name`
+  std::vector<AssignmentTarget> parts = {};  // if not empty: a, b = ...
 };
 
 struct Parameter {
@@ -99,14 +108,14 @@ struct Statement {
   std::string text = {};  // data, or the name of a macro
   ExpressionPtr expression = {};
   ExpressionPtr condition = {};
-  Target target = {};
+  AssignmentTarget target = {};
   bool recursive = false;
   bool uses_varargs = false, uses_kwargs = false;  // a macro that takes further arguments
   Body body = {};
   Body otherwise = {};
   std::vector<Branch> branches = {};
   std::vector<Parameter> parameters = {};
-  std::vector<std::pair<Target, ExpressionPtr>> assignments = {};
+  std::vector<std::pair<AssignmentTarget, ExpressionPtr>> assignments = {};
 };
 
 // The name that the body of a filter block or of a capture has in the chain of its filters.

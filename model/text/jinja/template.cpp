@@ -1,6 +1,6 @@
 #include "model/text/jinja/template.hpp"
 
-#include "model/text/jinja/evaluator.hpp"
+#include "model/text/jinja/interpreter.hpp"
 #include "model/text/jinja/parser.hpp"
 #include "runtime/fail.hpp"
 
@@ -17,14 +17,14 @@ Template Template::parse(std::string_view text, const Limits& limits) {
 }
 
 Text Template::render(const Dict& variables, const Limits& limits) const {
-  Evaluator evaluator(variables, limits);
+  Interpreter interpreter(variables, limits);
   try {
-    return evaluator.render(tree_->body);
+    return interpreter.render(tree_->body);
   } catch (const Refusal& refusal) {
     fail(ErrorCode::invalid_argument, "{}", refusal.message);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::invalid_argument) throw;
-    fail(ErrorCode::invalid_argument, "line {}: {}", evaluator.line(), error.what());
+    fail(ErrorCode::invalid_argument, "line {}: {}", interpreter.line(), error.what());
   }
 }
 

@@ -4,7 +4,7 @@
 
 #include "model/text/jinja/builtins.hpp"
 #include "model/text/jinja/characters.hpp"
-#include "model/text/jinja/evaluator.hpp"
+#include "model/text/jinja/interpreter.hpp"
 #include "model/text/jinja/operators.hpp"
 #include "model/text/jinja/parameters.hpp"
 #include "model/text/jinja/text_parts.hpp"
@@ -19,10 +19,10 @@ Text same(const Text& text) { return text; }
 Text markup(const Text& text) { return text.as_markup(); }
 
 template <Text (*function)(const Text&)>
-Value changed(Evaluator& evaluator, const Value& subject, const Arguments& arguments) {
+Value changed(Interpreter& interpreter, const Value& subject, const Arguments& arguments) {
   const Parameters p("a filter of texts", arguments, {});
-  const Text text = text_of(subject, evaluator.budget());
-  evaluator.budget().text(text.size());
+  const Text text = text_of(subject, interpreter.budget());
+  interpreter.budget().text(text.size());
   return function(text);
 }
 
@@ -33,32 +33,32 @@ Text title(const Text& text) {
   });
 }
 
-Value trim(Evaluator& evaluator, const Value& subject, const Arguments& arguments) {
+Value trim(Interpreter& interpreter, const Value& subject, const Arguments& arguments) {
   const Parameters p("trim", arguments, {"chars"});
-  const Text text = text_of(subject, evaluator.budget());
-  evaluator.budget().text(text.size());
+  const Text text = text_of(subject, interpreter.budget());
+  interpreter.budget().text(text.size());
   if (p.find(0) == nullptr || p.find(0)->is_none()) return stripped(text, {}, nullptr);
   const Text set = p.text(0);
   return stripped(text, {}, &set);
 }
 
-Value replace(Evaluator& evaluator, const Value& subject, const Arguments& arguments) {
+Value replace(Interpreter& interpreter, const Value& subject, const Arguments& arguments) {
   const Parameters p("replace", arguments, {"old", "new", "count"});
-  Budget& budget = evaluator.budget();
+  WorkBudget& budget = interpreter.budget();
   const bool everywhere = p.find(2) == nullptr || p.find(2)->is_none();
   return replaced(text_of(subject, budget), text_of(p.value(0), budget),
                   text_of(p.value(1), budget), everywhere ? -1 : p.integer(2), budget);
 }
 
-Value format(Evaluator& evaluator, const Value& subject, const Arguments& arguments) {
+Value format(Interpreter& interpreter, const Value& subject, const Arguments& arguments) {
   require(arguments.positional.empty() || arguments.named.empty(),
           "format takes positional or named arguments, not both");
-  const Text text = text_of(subject, evaluator.budget());
+  const Text text = text_of(subject, interpreter.budget());
   if (arguments.named.empty())
-    return percent_formatted(text, tuple_of(arguments.positional), evaluator.budget());
+    return percent_formatted(text, tuple_of(arguments.positional), interpreter.budget());
   Dict dict;
   for (const auto& [name, value] : arguments.named) dict.set(Value(name), value);
-  return percent_formatted(text, dict, evaluator.budget());
+  return percent_formatted(text, dict, interpreter.budget());
 }
 
 Text spaces(std::int64_t count) {
@@ -66,9 +66,9 @@ Text spaces(std::int64_t count) {
   return Text(std::string(static_cast<std::size_t>(std::max<std::int64_t>(count, 0)), ' '));
 }
 
-Value indent(Evaluator& evaluator, const Value& subject, const Arguments& arguments) {
+Value indent(Interpreter& interpreter, const Value& subject, const Arguments& arguments) {
   const Parameters p("indent", arguments, {"width", "first", "blank"});
-  Budget& budget = evaluator.budget();
+  WorkBudget& budget = interpreter.budget();
   const bool is_text = p.find(0) != nullptr && p.find(0)->text() != nullptr;
   const Text indentation = is_text ? p.text(0) : spaces(p.integer(0, 4));
   Text text = text_of(subject, budget);
@@ -85,19 +85,19 @@ Value indent(Evaluator& evaluator, const Value& subject, const Arguments& argume
   return out;
 }
 
-Value center(Evaluator& evaluator, const Value& subject, const Arguments& arguments) {
+Value center(Interpreter& interpreter, const Value& subject, const Arguments& arguments) {
   const Parameters p("center", arguments, {"width"});
-  const Text text = text_of(subject, evaluator.budget());
+  const Text text = text_of(subject, interpreter.budget());
   const std::int64_t width = p.integer(0, 80);
   const std::int64_t missing =
       std::max<std::int64_t>(width - static_cast<std::int64_t>(character_count(text.bytes())), 0);
   const std::int64_t left = missing / 2 + (missing & width & 1);
-  return filled(text, left, missing - left, " ", evaluator.budget());
+  return filled(text, left, missing - left, " ", interpreter.budget());
 }
 
-Value truncate(Evaluator& evaluator, const Value& subject, const Arguments& arguments) {
+Value truncate(Interpreter& interpreter, const Value& subject, const Arguments& arguments) {
   const Parameters p("truncate", arguments, {"length", "killwords", "end", "leeway"});
-  Budget& budget = evaluator.budget();
+  WorkBudget& budget = interpreter.budget();
   const Text text = text_of(subject, budget);
   const Text end = p.text(2, "...");
   const std::int64_t length = p.integer(0, 255);
@@ -114,8 +114,8 @@ Value truncate(Evaluator& evaluator, const Value& subject, const Arguments& argu
   return out;
 }
 
-Value word_count(Evaluator& evaluator, const Value& subject, const Arguments&) {
-  const std::string bytes = text_of(subject, evaluator.budget()).bytes();
+Value word_count(Interpreter& interpreter, const Value& subject, const Arguments&) {
+  const std::string bytes = text_of(subject, interpreter.budget()).bytes();
   std::int64_t count = 0;
   bool inside = false;
   for (std::size_t i = 0; i < bytes.size();) {

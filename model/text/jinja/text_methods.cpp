@@ -4,8 +4,8 @@
 
 #include "model/text/jinja/builtins.hpp"
 #include "model/text/jinja/characters.hpp"
-#include "model/text/jinja/evaluator.hpp"
 #include "model/text/jinja/formatting.hpp"
+#include "model/text/jinja/interpreter.hpp"
 #include "model/text/jinja/operators.hpp"
 #include "model/text/jinja/parameters.hpp"
 #include "model/text/jinja/text_parts.hpp"
@@ -16,9 +16,9 @@ namespace clora::jinja {
 namespace {
 
 template <Text (*function)(const Text&)>
-Value changed(Evaluator& evaluator, const Value& subject, const Arguments& arguments) {
+Value changed(Interpreter& interpreter, const Value& subject, const Arguments& arguments) {
   const Parameters p("a method of a str", arguments, {});
-  evaluator.budget().text(subject.text()->size());
+  interpreter.budget().text(subject.text()->size());
   return function(*subject.text());
 }
 
@@ -28,9 +28,9 @@ Text title(const Text& text) {
 
 // Whether all characters are of the class, and there is one.
 template <bool (*is_member)(std::int32_t)>
-Value all_are(Evaluator& evaluator, const Value& subject, const Arguments&) {
+Value all_are(Interpreter& interpreter, const Value& subject, const Arguments&) {
   const std::string& bytes = subject.text()->bytes();
-  evaluator.budget().text(bytes.size());
+  interpreter.budget().text(bytes.size());
   for (std::size_t i = 0; i < bytes.size();) {
     const Utf8Char c = read_utf8(bytes, i);
     if (!is_member(c.code_point)) return false;
@@ -41,9 +41,9 @@ Value all_are(Evaluator& evaluator, const Value& subject, const Arguments&) {
 
 // Whether no letter is of the other case, and there is a letter.
 template <bool (*is_case)(std::int32_t), bool (*is_other)(std::int32_t)>
-Value has_case(Evaluator& evaluator, const Value& subject, const Arguments&) {
+Value has_case(Interpreter& interpreter, const Value& subject, const Arguments&) {
   const std::string& bytes = subject.text()->bytes();
-  evaluator.budget().text(bytes.size());
+  interpreter.budget().text(bytes.size());
   bool found = false;
   for (std::size_t i = 0; i < bytes.size();) {
     const Utf8Char c = read_utf8(bytes, i);
@@ -56,14 +56,14 @@ Value has_case(Evaluator& evaluator, const Value& subject, const Arguments&) {
 
 bool is_letter_or_digit(std::int32_t c) { return is_letter(c) || is_decimal(c); }
 
-Value is_ascii(Evaluator&, const Value& subject, const Arguments&) {
+Value is_ascii(Interpreter&, const Value& subject, const Arguments&) {
   return std::ranges::all_of(subject.text()->bytes(), [](char c) { return (c & 0x80) == 0; });
 }
 
-Value is_title(Evaluator& evaluator, const Value& subject, const Arguments&) {
+Value is_title(Interpreter& interpreter, const Value& subject, const Arguments&) {
   const Text& text = *subject.text();
   const bool has_letter = lower(text).bytes() != upper(text).bytes();
-  evaluator.budget().text(text.size());
+  interpreter.budget().text(text.size());
   return has_letter && title(text).bytes() == text.bytes();
 }
 
@@ -72,7 +72,7 @@ struct Window {
   std::size_t begin, end;  // in bytes
 };
 
-Window window_of(const Text& text, const Parameters& p, Budget& budget) {
+Window window_of(const Text& text, const Parameters& p, WorkBudget& budget) {
   const auto bound = [&](std::size_t i) {
     return p.find(i) == nullptr ? Value(None{}) : *p.find(i);
   };
@@ -85,9 +85,9 @@ Window window_of(const Text& text, const Parameters& p, Budget& budget) {
 }
 
 template <bool at_end>
-Value begins_or_ends(Evaluator& evaluator, const Value& subject, const Arguments& arguments) {
+Value begins_or_ends(Interpreter& interpreter, const Value& subject, const Arguments& arguments) {
   const Parameters p(at_end ? "endswith" : "startswith", arguments, {"prefix", "start", "end"});
-  const Window window = window_of(*subject.text(), p, evaluator.budget());
+  const Window window = window_of(*subject.text(), p, interpreter.budget());
   const std::string_view text =
       std::string_view(subject.text()->bytes()).substr(window.begin, window.end - window.begin);
   const auto matches = [&](const Value& part) {
@@ -101,10 +101,10 @@ Value begins_or_ends(Evaluator& evaluator, const Value& subject, const Arguments
 }
 
 // -1: not found; else the number of the character.
-std::int64_t position_of(Evaluator& evaluator, const Text& text, const Parameters& p,
+std::int64_t position_of(Interpreter& interpreter, const Text& text, const Parameters& p,
                          bool from_right) {
-  evaluator.budget().text(text.size());
-  const Window window = window_of(text, p, evaluator.budget());
+  interpreter.budget().text(text.size());
+  const Window window = window_of(text, p, interpreter.budget());
   const std::string_view part = std::string_view(text.bytes()).substr(0, window.end);
   const std::string wanted = p.text(0).bytes();
   std::size_t at = from_right ? part.rfind(wanted) : part.find(wanted, window.begin);
@@ -113,42 +113,42 @@ std::int64_t position_of(Evaluator& evaluator, const Text& text, const Parameter
 }
 
 template <bool from_right, bool must_find>
-Value find(Evaluator& evaluator, const Value& subject, const Arguments& arguments) {
+Value find(Interpreter& interpreter, const Value& subject, const Arguments& arguments) {
   const Parameters p("find", arguments, {"sub", "start", "end"});
-  const std::int64_t position = position_of(evaluator, *subject.text(), p, from_right);
+  const std::int64_t position = position_of(interpreter, *subject.text(), p, from_right);
   require(!must_find || position >= 0, "index: the text does not contain '{}'",
           p.text(0).bytes().substr(0, 40));
   return position;
 }
 
-Value count(Evaluator& evaluator, const Value& subject, const Arguments& arguments) {
+Value count(Interpreter& interpreter, const Value& subject, const Arguments& arguments) {
   const Parameters p("count", arguments, {"sub", "start", "end"});
   const Text& text = *subject.text();
   const Text wanted = p.text(0);
-  const Window window = window_of(text, p, evaluator.budget());
+  const Window window = window_of(text, p, interpreter.budget());
   const Text part = text.slice(window.begin, window.end);
   if (wanted.empty()) return static_cast<std::int64_t>(character_count(part.bytes()) + 1);
-  return static_cast<std::int64_t>(split(part, &wanted, -1, evaluator.budget()).size()) - 1;
+  return static_cast<std::int64_t>(split(part, &wanted, -1, interpreter.budget()).size()) - 1;
 }
 
-Value format(Evaluator& evaluator, const Value& subject, const Arguments& arguments) {
-  return brace_formatted(*subject.text(), arguments, evaluator.budget());
+Value format(Interpreter& interpreter, const Value& subject, const Arguments& arguments) {
+  return brace_formatted(*subject.text(), arguments, interpreter.budget());
 }
 
 enum class Side { left, right, both };
 
 template <Side side>
-Value justified(Evaluator& evaluator, const Value& subject, const Arguments& arguments) {
+Value justified(Interpreter& interpreter, const Value& subject, const Arguments& arguments) {
   const Parameters p("ljust, rjust or center", arguments, {"width", "fillchar"});
   const Text& text = *subject.text();
   const auto length = static_cast<std::int64_t>(character_count(text.bytes()));
   const std::int64_t missing = std::max<std::int64_t>(p.integer(0) - length, 0);
   const std::int64_t half = missing / 2 + (missing & p.integer(0) & 1);  // as CPython's center
   const std::int64_t left = side == Side::left ? 0 : side == Side::right ? missing : half;
-  return filled(text, left, missing - left, p.text(1, " ").bytes(), evaluator.budget());
+  return filled(text, left, missing - left, p.text(1, " ").bytes(), interpreter.budget());
 }
 
-Value zero_filled(Evaluator& evaluator, const Value& subject, const Arguments& arguments) {
+Value zero_filled(Interpreter& interpreter, const Value& subject, const Arguments& arguments) {
   const Parameters p("zfill", arguments, {"width"});
   const Text& text = *subject.text();
   const auto length = static_cast<std::int64_t>(character_count(text.bytes()));
@@ -156,7 +156,7 @@ Value zero_filled(Evaluator& evaluator, const Value& subject, const Arguments& a
   const bool has_sign = text.bytes().starts_with('-') || text.bytes().starts_with('+');
   Text out = text.slice(0, has_sign ? 1 : 0);
   out.append(
-      filled(text.slice(has_sign ? 1 : 0, text.size()), missing, 0, "0", evaluator.budget()));
+      filled(text.slice(has_sign ? 1 : 0, text.size()), missing, 0, "0", interpreter.budget()));
   return out;
 }
 

@@ -59,7 +59,7 @@ std::size_t as_limit(std::int64_t limit) {
   return limit < 0 ? static_cast<std::size_t>(-1) : static_cast<std::size_t>(limit);
 }
 
-void charge(const Text& text, Budget& budget) { budget.text(text.size()); }
+void charge(const Text& text, WorkBudget& budget) { budget.text(text.size()); }
 
 const std::string& checked(const Text* separator) {
   require(!separator->empty(), "split: the separator is empty");
@@ -90,7 +90,7 @@ Text stripped(const Text& text, Ends ends, const Text* set) {
 }
 
 std::vector<Text> split(const Text& text, const Text* separator, std::int64_t limit,
-                        Budget& budget) {
+                        WorkBudget& budget) {
   charge(text, budget);
   std::size_t cuts = as_limit(limit), begin = 0;
   if (separator == nullptr) return words_of(text, cuts);
@@ -108,7 +108,7 @@ std::vector<Text> split(const Text& text, const Text* separator, std::int64_t li
 }
 
 std::vector<Text> split_from_right(const Text& text, const Text* separator, std::int64_t limit,
-                                   Budget& budget) {
+                                   WorkBudget& budget) {
   charge(text, budget);
   std::size_t cuts = as_limit(limit), end = text.size();
   if (separator == nullptr) return words_from_right(text, cuts);
@@ -126,7 +126,7 @@ std::vector<Text> split_from_right(const Text& text, const Text* separator, std:
   return parts;
 }
 
-std::vector<Text> lines_of(const Text& text, bool keep_ends, Budget& budget) {
+std::vector<Text> lines_of(const Text& text, bool keep_ends, WorkBudget& budget) {
   charge(text, budget);
   std::vector<Text> lines;
   std::size_t begin = 0;
@@ -146,7 +146,7 @@ std::vector<Text> lines_of(const Text& text, bool keep_ends, Budget& budget) {
   return lines;
 }
 
-Text joined(const std::vector<Text>& parts, const Text& separator, Budget& budget) {
+Text joined(const std::vector<Text>& parts, const Text& separator, WorkBudget& budget) {
   std::size_t size = parts.size() * separator.size();
   for (const Text& part : parts) size += part.size();
   budget.text(size);
@@ -160,7 +160,8 @@ Text joined(const std::vector<Text>& parts, const Text& separator, Budget& budge
 
 namespace {
 
-Text with_between_characters(const Text& text, const Text& to, std::size_t limit, Budget& budget) {
+Text with_between_characters(const Text& text, const Text& to, std::size_t limit,
+                             WorkBudget& budget) {
   std::vector<Text> parts(1);
   std::size_t cuts = limit == 0 ? 0 : limit - 1;
   if (limit == 0) return text;
@@ -179,13 +180,13 @@ Text with_between_characters(const Text& text, const Text& to, std::size_t limit
 }  // namespace
 
 Text replaced(const Text& text, const Text& from, const Text& to, std::int64_t limit,
-              Budget& budget) {
+              WorkBudget& budget) {
   if (from.empty()) return with_between_characters(text, to, as_limit(limit), budget);
   return joined(split(text, &from, limit, budget), to, budget);
 }
 
 Text filled(const Text& text, std::int64_t left, std::int64_t right, std::string_view fill,
-            Budget& budget) {
+            WorkBudget& budget) {
   require(left <= 10'000 && right <= 10'000, "a text is padded to more than 10000 columns");
   Text out;
   for (std::int64_t i = 0; i < left; ++i) out.append(fill);

@@ -20,19 +20,19 @@ Text stripped(const Text& text, Ends ends, const Text* set);
 // white space, and texts are then without white space at their ends. Errors: invalid_argument for
 // an empty separator.
 std::vector<Text> split(const Text& text, const Text* separator, std::int64_t limit,
-                        Budget& budget);
+                        WorkBudget& budget);
 std::vector<Text> split_from_right(const Text& text, const Text* separator, std::int64_t limit,
-                                   Budget& budget);
-std::vector<Text> lines_of(const Text& text, bool keep_ends, Budget& budget);
+                                   WorkBudget& budget);
+std::vector<Text> lines_of(const Text& text, bool keep_ends, WorkBudget& budget);
 
 // At most `limit` times, -1: everywhere. An empty `from` is between all characters.
 Text replaced(const Text& text, const Text& from, const Text& to, std::int64_t limit,
-              Budget& budget);
+              WorkBudget& budget);
 
-Text joined(const std::vector<Text>& parts, const Text& separator, Budget& budget);
+Text joined(const std::vector<Text>& parts, const Text& separator, WorkBudget& budget);
 
 // "width" columns, filled with `fill`.
 Text filled(const Text& text, std::int64_t left, std::int64_t right, std::string_view fill,
-            Budget& budget);
+            WorkBudget& budget);
 
 }  // namespace clora::jinja

@@ -8,7 +8,7 @@ namespace clora::jinja {
 
 std::optional<Value> Object::attribute(std::string_view) const { return std::nullopt; }
 
-Value Object::call(Evaluator&, const Arguments&) {
+Value Object::call(Interpreter&, const Arguments&) {
   fail(ErrorCode::invalid_argument, "{} is not callable", name());
 }
 

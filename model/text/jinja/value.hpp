@@ -20,7 +20,7 @@
 
 namespace clora::jinja {
 
-class Evaluator;
+class Interpreter;
 class Value;
 struct List;
 struct Dict;
@@ -41,11 +41,11 @@ class Object {
   virtual ~Object() = default;
   virtual std::string name() const = 0;  // for errors and for printing
   virtual bool is_callable() const { return false; }
-  // As Value::depth(), of the values that this object keeps alive; 0 if Evaluator breaks their
+  // As Value::depth(), of the values that this object keeps alive; 0 if Interpreter breaks their
   // chain (namespaces and scopes).
   virtual std::size_t depth() const { return 0; }
   virtual std::optional<Value> attribute(std::string_view name) const;  // nullopt: none
-  virtual Value call(Evaluator& evaluator, const Arguments& arguments);
+  virtual Value call(Interpreter& interpreter, const Arguments& arguments);
 };
 
 class Value {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "model/text/jinja/builtins.hpp"
-#include "model/text/jinja/evaluator.hpp"
+#include "model/text/jinja/interpreter.hpp"
 #include "model/text/jinja/operators.hpp"
 #include "model/text/jinja/parameters.hpp"
 #include "model/text/jinja/text_parts.hpp"
@@ -14,17 +14,17 @@
 namespace clora::jinja {
 namespace {
 
-Value otherwise(Evaluator&, const Value& subject, const Arguments& arguments) {
+Value otherwise(Interpreter&, const Value& subject, const Arguments& arguments) {
   const Parameters p("default", arguments, {"default_value", "boolean"});
   const bool replaced = subject.is_undefined() || (p.flag(1, false) && !subject.truth());
   if (!replaced) return subject;
   return p.find(0) == nullptr ? Value("") : *p.find(0);
 }
 
-Value attribute(Evaluator& evaluator, const Value& subject, const Arguments& arguments) {
+Value attribute(Interpreter& interpreter, const Value& subject, const Arguments& arguments) {
   const Parameters p("attr", arguments, {"name"});
   if (subject.dict() != nullptr) return Value::undefined("a dict has no attributes");
-  return evaluator.attribute_of(subject, p.text(0).bytes());
+  return interpreter.attribute_of(subject, p.text(0).bytes());
 }
 
 std::string number_text(const Value& value) {
@@ -58,7 +58,7 @@ std::optional<std::int64_t> truncated(double value) {
   return static_cast<std::int64_t>(value);
 }
 
-Value to_integer(Evaluator&, const Value& subject, const Arguments& arguments) {
+Value to_integer(Interpreter&, const Value& subject, const Arguments& arguments) {
   const Parameters p("int", arguments, {"default", "base"});
   require_defined(subject);
   const std::int64_t base = p.integer(1, 10);
@@ -74,7 +74,7 @@ Value to_integer(Evaluator&, const Value& subject, const Arguments& arguments) {
   return p.find(0) == nullptr ? Value(std::int64_t{0}) : *p.find(0);
 }
 
-Value to_real(Evaluator&, const Value& subject, const Arguments& arguments) {
+Value to_real(Interpreter&, const Value& subject, const Arguments& arguments) {
   const Parameters p("float", arguments, {"default"});
   require_defined(subject);
   const auto value =
@@ -83,7 +83,7 @@ Value to_real(Evaluator&, const Value& subject, const Arguments& arguments) {
   return p.find(0) == nullptr ? Value(0.0) : *p.find(0);
 }
 
-Value magnitude(Evaluator&, const Value& subject, const Arguments&) {
+Value magnitude(Interpreter&, const Value& subject, const Arguments&) {
   require_defined(subject);
   require(subject.is_number(), "abs needs a number, got {}", subject.kind_name());
   if (const auto i = subject.as_integer()) return *i < 0 ? negative(*i) : Value(*i);
@@ -99,7 +99,7 @@ double rounded(double value, std::int64_t digits) {
   return *parsed_real(fmt::format("{:.{}f}", value, digits));
 }
 
-Value round(Evaluator&, const Value& subject, const Arguments& arguments) {
+Value round(Interpreter&, const Value& subject, const Arguments& arguments) {
   const Parameters p("round", arguments, {"precision", "method"});
   require_defined(subject);
   require(subject.is_number(), "round needs a number, got {}", subject.kind_name());
@@ -127,7 +127,7 @@ Text indentation_of(const Value& value) {
   return Text(std::string(static_cast<std::size_t>(width), ' '));
 }
 
-Value to_json(Evaluator& evaluator, const Value& subject, const Arguments& arguments) {
+Value to_json(Interpreter& interpreter, const Value& subject, const Arguments& arguments) {
   const Parameters p("tojson", arguments, {"ensure_ascii", "indent", "separators", "sort_keys"});
   JsonStyle style{.ensure_ascii = p.flag(0, false), .sort_keys = p.flag(3, false)};
   if (p.find(1) != nullptr && !p.find(1)->is_none()) style.indent = indentation_of(*p.find(1));
@@ -138,7 +138,7 @@ Value to_json(Evaluator& evaluator, const Value& subject, const Arguments& argum
     require(fits, "tojson: 'separators' must be two texts");
     style.separators = {*pair->items[0].text(), *pair->items[1].text()};
   }
-  return json_of(subject, style, evaluator.budget());
+  return json_of(subject, style, interpreter.budget());
 }
 
 constexpr std::array<Builtin, 8> kFilters{{

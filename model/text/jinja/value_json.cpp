@@ -51,7 +51,7 @@ void escape(std::int32_t c, std::string_view raw, bool ensure_ascii, std::string
 
 class JsonWriter {
  public:
-  JsonWriter(const JsonStyle& style, Budget& budget) : style_(style), budget_(budget) {
+  JsonWriter(const JsonStyle& style, WorkBudget& budget) : style_(style), budget_(budget) {
     item_ = style.separators ? style.separators->first : Text(style.indent ? "," : ", ");
     key_ = style.separators ? style.separators->second : Text(": ");
   }
@@ -161,14 +161,14 @@ class JsonWriter {
   }
 
   const JsonStyle& style_;
-  Budget& budget_;
+  WorkBudget& budget_;
   Text item_, key_, out_;
   std::size_t level_ = 0;
 };
 
 }  // namespace
 
-Text json_of(const Value& value, const JsonStyle& style, Budget& budget) {
+Text json_of(const Value& value, const JsonStyle& style, WorkBudget& budget) {
   return JsonWriter(style, budget).write(value);
 }
 

@@ -2,7 +2,7 @@
 #include <array>
 
 #include "model/text/jinja/builtins.hpp"
-#include "model/text/jinja/evaluator.hpp"
+#include "model/text/jinja/interpreter.hpp"
 #include "model/text/jinja/operators.hpp"
 #include "model/text/jinja/parameters.hpp"
 #include "model/text/jinja/value_text.hpp"
@@ -12,7 +12,7 @@ namespace clora::jinja {
 namespace {
 
 template <bool (*holds)(const Value&)>
-Value test(Evaluator&, const Value& subject, const Arguments& arguments) {
+Value test(Interpreter&, const Value& subject, const Arguments& arguments) {
   const Parameters p("a test", arguments, {});
   return holds(subject);
 }
@@ -46,18 +46,18 @@ bool is_odd(const Value& v) { return integer_of(v) % 2 != 0; }
 bool is_even(const Value& v) { return integer_of(v) % 2 == 0; }
 
 template <bool upper>
-Value is_in_case(Evaluator& evaluator, const Value& subject, const Arguments&) {
-  const Value text(text_of(subject, evaluator.budget()));
-  return find_method(text, upper ? "isupper" : "islower")(evaluator, text, Arguments{});
+Value is_in_case(Interpreter& interpreter, const Value& subject, const Arguments&) {
+  const Value text(text_of(subject, interpreter.budget()));
+  return find_method(text, upper ? "isupper" : "islower")(interpreter, text, Arguments{});
 }
 
-Value divides(Evaluator&, const Value& subject, const Arguments& arguments) {
+Value divides(Interpreter&, const Value& subject, const Arguments& arguments) {
   const Parameters p("divisibleby", arguments, {"num"});
   require(p.integer(0) != 0, "divisibleby: the number must not be zero");
   return p.integer(0) == -1 || integer_of(subject) % p.integer(0) == 0;
 }
 
-Value is_same(Evaluator&, const Value& subject, const Arguments& arguments) {
+Value is_same(Interpreter&, const Value& subject, const Arguments& arguments) {
   const Parameters p("sameas", arguments, {"other"});
   const Value& other = p.value(0);
   if (subject.identity() != nullptr && subject.text() == nullptr)
@@ -65,18 +65,18 @@ Value is_same(Evaluator&, const Value& subject, const Arguments& arguments) {
   return std::string_view(subject.kind_name()) == other.kind_name() && equal(subject, other);
 }
 
-Value is_in(Evaluator& evaluator, const Value& subject, const Arguments& arguments) {
+Value is_in(Interpreter& interpreter, const Value& subject, const Arguments& arguments) {
   const Parameters p("in", arguments, {"seq"});
-  return contains(p.value(0), subject, evaluator.budget());
+  return contains(p.value(0), subject, interpreter.budget());
 }
 
 enum class Order { equal, not_equal, less, less_equal, greater, greater_equal };
 
 template <Order order>
-Value compares(Evaluator& evaluator, const Value& subject, const Arguments& arguments) {
+Value compares(Interpreter& interpreter, const Value& subject, const Arguments& arguments) {
   const Parameters p("a comparison", arguments, {"other"});
   const Value& other = p.value(0);
-  Budget& budget = evaluator.budget();
+  WorkBudget& budget = interpreter.budget();
   switch (order) {
     case Order::equal:
       return equal(subject, other, budget);
@@ -95,7 +95,7 @@ Value compares(Evaluator& evaluator, const Value& subject, const Arguments& argu
 }
 
 template <BuiltinFunction (*find)(std::string_view)>
-Value is_name_of(Evaluator&, const Value& subject, const Arguments&) {
+Value is_name_of(Interpreter&, const Value& subject, const Arguments&) {
   return subject.text() != nullptr && find(subject.text()->bytes()) != nullptr;
 }
 

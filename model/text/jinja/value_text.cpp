@@ -44,7 +44,7 @@ namespace {
 // repr() of a text quotes it with ' unless only " avoids escapes.
 class ReprWriter {
  public:
-  explicit ReprWriter(Budget& budget) : budget_(budget) {}
+  explicit ReprWriter(WorkBudget& budget) : budget_(budget) {}
 
   Text write(const Value& value) {
     add(value);
@@ -125,15 +125,15 @@ class ReprWriter {
     budget_.text(4 * dict.entries.size() + 2);
   }
 
-  Budget& budget_;
+  WorkBudget& budget_;
   Text out_;
 };
 
 }  // namespace
 
-Text repr_of(const Value& value, Budget& budget) { return ReprWriter(budget).write(value); }
+Text repr_of(const Value& value, WorkBudget& budget) { return ReprWriter(budget).write(value); }
 
-Text text_of(const Value& value, Budget& budget) {
+Text text_of(const Value& value, WorkBudget& budget) {
   if (const Text* text = value.text()) return *text;
   if (value.is_undefined()) return {};
   return repr_of(value, budget);

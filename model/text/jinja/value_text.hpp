@@ -12,8 +12,8 @@
 namespace clora::jinja {
 
 // str(): the text itself, the repr of others; an undefined value is the empty text.
-Text text_of(const Value& value, Budget& budget);
-Text repr_of(const Value& value, Budget& budget);
+Text text_of(const Value& value, WorkBudget& budget);
+Text repr_of(const Value& value, WorkBudget& budget);
 
 // The shortest digits that give the same number: 1.0, 0.1, 1e+16, nan, -inf.
 std::string text_of_real(double value);
@@ -24,6 +24,6 @@ struct JsonStyle {
   std::optional<Text> indent = {};                       // of one level
   std::optional<std::pair<Text, Text>> separators = {};  // of items, and of key and value
 };
-Text json_of(const Value& value, const JsonStyle& style, Budget& budget);
+Text json_of(const Value& value, const JsonStyle& style, WorkBudget& budget);
 
 }  // namespace clora::jinja

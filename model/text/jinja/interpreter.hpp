@@ -1,4 +1,4 @@
-// Evaluator: renders a syntax tree. One per rendering; used by one thread.
+// Interpreter: renders a syntax tree. One per rendering; used by one thread.
 //
 // Names are looked up in nested scopes: a loop's body, a macro, a call block, a capture and `with`
 // have their own; `if` has none. Errors: invalid_argument, without the line, which line() returns.
@@ -33,16 +33,16 @@ struct Scope {
   std::shared_ptr<Scope> parent;
 };
 
-class Evaluator {
+class Interpreter {
  public:
-  Evaluator(const Dict& variables, const Limits& limits);
-  ~Evaluator();
-  Evaluator(const Evaluator&) = delete;
-  Evaluator& operator=(const Evaluator&) = delete;
+  Interpreter(const Dict& variables, const Limits& limits);
+  ~Interpreter();
+  Interpreter(const Interpreter&) = delete;
+  Interpreter& operator=(const Interpreter&) = delete;
 
   Text render(const Body& body);
 
-  Budget& budget() noexcept { return budget_; }
+  WorkBudget& budget() noexcept { return budget_; }
   std::size_t line() const noexcept { return line_; }
 
   Value evaluate(const Expression& expression);
@@ -59,7 +59,7 @@ class Evaluator {
   // Renders a loop over items; `depth` counts the calls of a recursive one.
   Text render_loop(const Statement& statement, const Value& items, std::shared_ptr<Scope> outer,
                    std::size_t depth);
-  // The evaluator keeps a namespace, and a scope that a value refers to, until it ends, when it
+  // The interpreter keeps a namespace, and a scope that a value refers to, until it ends, when it
   // clears them: their contents may refer to each other, in cycles or in long chains.
   void keep(std::shared_ptr<Namespace> space);
 
@@ -71,7 +71,7 @@ class Evaluator {
   Value evaluate_dict(const Expression& e);
   Value evaluate_concatenation(const Expression& e);
   Value evaluate_comparison(const Expression& e);
-  bool compare(Comparison comparison, const Value& a, const Value& b);
+  bool compare(ComparisonOperator comparison, const Value& a, const Value& b);
   Value evaluate_logic(const Expression& e);
   Value evaluate_conditional(const Expression& e);
   Value evaluate_slice(const Expression& e);
@@ -93,13 +93,13 @@ class Evaluator {
   // The body's output; its names are in a scope of their own.
   Text render_apart(const Body& body, std::shared_ptr<Scope> scope);
   Value filtered(const Statement& s);
-  void assign(const Target& target, const Value& value);
-  void assign_attribute(const Target& target, const Value& value);
+  void assign(const AssignmentTarget& target, const Value& value);
+  void assign_attribute(const AssignmentTarget& target, const Value& value);
   void write(const Text& text);
   void keep(const std::shared_ptr<Scope>& scope);
   std::shared_ptr<Scope> new_scope() { return std::make_shared<Scope>(scope_); }
 
-  Budget budget_;
+  WorkBudget budget_;
   std::shared_ptr<Scope> scope_;
   Text* out_ = nullptr;
   std::size_t line_ = 1;

@@ -1,9 +1,9 @@
-// Expressions of evaluator.hpp.
+// Expressions of interpreter.hpp.
 #include <algorithm>
 
 #include "model/text/jinja/builtins.hpp"
-#include "model/text/jinja/evaluator.hpp"
 #include "model/text/jinja/function.hpp"
+#include "model/text/jinja/interpreter.hpp"
 #include "model/text/jinja/operators.hpp"
 #include "model/text/jinja/text_parts.hpp"
 #include "model/text/jinja/value_text.hpp"
@@ -32,8 +32,8 @@ void Scope::set(const std::string& name, Value value) {
   names.emplace_back(name, std::move(value));
 }
 
-Value Evaluator::evaluate(const Expression& e) {
-  const Budget::Level level(budget_);
+Value Interpreter::evaluate(const Expression& e) {
+  const WorkBudget::Level level(budget_);
   budget_.step();
   line_ = e.line;
   switch (e.kind) {
@@ -87,23 +87,23 @@ Value Evaluator::evaluate(const Expression& e) {
   return {};
 }
 
-Value Evaluator::evaluate_name(const Expression& e) {
+Value Interpreter::evaluate_name(const Expression& e) {
   if (const Value* found = scope_->find(e.name)) return *found;
   if (const BuiltinFunction global = find_global(e.name)) {
-    return function_value(e.name, [global](Evaluator& evaluator, const Arguments& arguments) {
-      return global(evaluator, Value(), arguments);
+    return function_value(e.name, [global](Interpreter& interpreter, const Arguments& arguments) {
+      return global(interpreter, Value(), arguments);
     });
   }
   return Value::undefined(fmt::format("'{}' is undefined", e.name));
 }
 
-Value Evaluator::evaluate_series(const Expression& e) {
+Value Interpreter::evaluate_series(const Expression& e) {
   List list{.items = {}, .is_tuple = e.kind == Kind::tuple};
   for (const ExpressionPtr& item : e.operands) list.items.push_back(evaluate(*item));
   return list;
 }
 
-Value Evaluator::evaluate_dict(const Expression& e) {
+Value Interpreter::evaluate_dict(const Expression& e) {
   Dict dict;
   for (std::size_t i = 0; i + 1 < e.operands.size(); i += 2) {
     const Value key = evaluate(*e.operands[i]);
@@ -116,36 +116,36 @@ Value Evaluator::evaluate_dict(const Expression& e) {
   return dict;
 }
 
-Value Evaluator::evaluate_concatenation(const Expression& e) {
+Value Interpreter::evaluate_concatenation(const Expression& e) {
   std::vector<Text> parts;
   for (const ExpressionPtr& operand : e.operands)
     parts.push_back(text_of(evaluate(*operand), budget_));
   return joined(parts, Text(), budget_);
 }
 
-bool Evaluator::compare(Comparison comparison, const Value& a, const Value& b) {
+bool Interpreter::compare(ComparisonOperator comparison, const Value& a, const Value& b) {
   switch (comparison) {
-    case Comparison::equal:
+    case ComparisonOperator::equal:
       return equal(a, b, budget_);
-    case Comparison::not_equal:
+    case ComparisonOperator::not_equal:
       return !equal(a, b, budget_);
-    case Comparison::less:
+    case ComparisonOperator::less:
       return less(a, b, budget_);
-    case Comparison::less_equal:
+    case ComparisonOperator::less_equal:
       return less(a, b, budget_) || equal(a, b, budget_);
-    case Comparison::greater:
+    case ComparisonOperator::greater:
       return less(b, a, budget_);
-    case Comparison::greater_equal:
+    case ComparisonOperator::greater_equal:
       return less(b, a, budget_) || equal(a, b, budget_);
-    case Comparison::in:
+    case ComparisonOperator::in:
       return contains(b, a, budget_);
-    case Comparison::not_in:
+    case ComparisonOperator::not_in:
       return !contains(b, a, budget_);
   }
   return false;
 }
 
-Value Evaluator::evaluate_comparison(const Expression& e) {
+Value Interpreter::evaluate_comparison(const Expression& e) {
   Value left = evaluate(*e.operands[0]);
   for (std::size_t i = 0; i < e.comparisons.size(); ++i) {
     Value right = evaluate(*e.operands[i + 1]);
@@ -156,7 +156,7 @@ Value Evaluator::evaluate_comparison(const Expression& e) {
 }
 
 // As in Python, the value of `a or b` is one of the two.
-Value Evaluator::evaluate_logic(const Expression& e) {
+Value Interpreter::evaluate_logic(const Expression& e) {
   Value value;
   for (const ExpressionPtr& operand : e.operands) {
     value = evaluate(*operand);
@@ -165,13 +165,13 @@ Value Evaluator::evaluate_logic(const Expression& e) {
   return value;
 }
 
-Value Evaluator::evaluate_conditional(const Expression& e) {
+Value Interpreter::evaluate_conditional(const Expression& e) {
   if (evaluate(*e.operands[1]).truth()) return evaluate(*e.operands[0]);
   if (e.operands[2] != nullptr) return evaluate(*e.operands[2]);
   return Value::undefined("the condition of an 'if' without 'else' is false");
 }
 
-Value Evaluator::evaluate_slice(const Expression& e) {
+Value Interpreter::evaluate_slice(const Expression& e) {
   const auto bound = [&](std::size_t i) {
     return e.operands[i] == nullptr ? Value(None{}) : evaluate(*e.operands[i]);
   };
@@ -181,7 +181,7 @@ Value Evaluator::evaluate_slice(const Expression& e) {
 }
 
 // A method is called without a value for it.
-Value Evaluator::evaluate_call(const Expression& e) {
+Value Interpreter::evaluate_call(const Expression& e) {
   const Expression& callee = *e.operands[0];
   if (callee.kind == Kind::attribute) {
     const Value subject = evaluate(*callee.operands[0]);
@@ -195,7 +195,7 @@ Value Evaluator::evaluate_call(const Expression& e) {
   return call(function, evaluate_arguments(e.arguments));
 }
 
-void Evaluator::add_spread(const ArgumentSyntax& argument, const Value& value, Arguments& out) {
+void Interpreter::add_spread(const ArgumentSyntax& argument, const Value& value, Arguments& out) {
   if (argument.kind == ArgumentSyntax::Kind::list) {
     for (Value& item : items_of(value, budget_, "*")) out.positional.push_back(std::move(item));
     return;
@@ -207,7 +207,7 @@ void Evaluator::add_spread(const ArgumentSyntax& argument, const Value& value, A
   }
 }
 
-Arguments Evaluator::evaluate_arguments(const std::vector<ArgumentSyntax>& arguments) {
+Arguments Interpreter::evaluate_arguments(const std::vector<ArgumentSyntax>& arguments) {
   Arguments out;
   for (const ArgumentSyntax& argument : arguments) {
     Value value = evaluate(*argument.value);
@@ -222,10 +222,10 @@ Arguments Evaluator::evaluate_arguments(const std::vector<ArgumentSyntax>& argum
   return out;
 }
 
-Value Evaluator::call(const Value& callee, const Arguments& arguments) {
+Value Interpreter::call(const Value& callee, const Arguments& arguments) {
   require_defined(callee);
   require(callee.object() != nullptr, "a value of type '{}' is not callable", callee.kind_name());
-  const Budget::Level level(budget_);
+  const WorkBudget::Level level(budget_);
   const std::shared_ptr<Object> object = *callee.shared_object();
   const std::size_t line = line_;
   Value result = object->call(*this, arguments);
@@ -233,23 +233,23 @@ Value Evaluator::call(const Value& callee, const Arguments& arguments) {
   return result;
 }
 
-Value Evaluator::apply_filter(std::string_view name, const Value& subject,
-                              const Arguments& arguments) {
+Value Interpreter::apply_filter(std::string_view name, const Value& subject,
+                                const Arguments& arguments) {
   const BuiltinFunction filter = find_filter(name);
   require(filter != nullptr, "there is no filter '{}'", name);
   budget_.step();
   return filter(*this, subject, arguments);
 }
 
-bool Evaluator::apply_test(std::string_view name, const Value& subject,
-                           const Arguments& arguments) {
+bool Interpreter::apply_test(std::string_view name, const Value& subject,
+                             const Arguments& arguments) {
   const BuiltinFunction test = find_test(name);
   require(test != nullptr, "there is no test '{}'", name);
   budget_.step();
   return test(*this, subject, arguments).truth();
 }
 
-Value Evaluator::attribute_of(const Value& value, const std::string& name) {
+Value Interpreter::attribute_of(const Value& value, const std::string& name) {
   require_defined(value);
   if (const Object* object = value.object()) {
     if (auto found = object->attribute(name)) return *std::move(found);
@@ -257,8 +257,8 @@ Value Evaluator::attribute_of(const Value& value, const std::string& name) {
   if (const BuiltinFunction method = find_method(value, name)) {
     return function_value(
         name,
-        [method, value](Evaluator& evaluator, const Arguments& arguments) {
-          return method(evaluator, value, arguments);
+        [method, value](Interpreter& interpreter, const Arguments& arguments) {
+          return method(interpreter, value, arguments);
         },
         1 + value.depth());
   }
@@ -270,7 +270,7 @@ Value Evaluator::attribute_of(const Value& value, const std::string& name) {
       fmt::format("a value of type '{}' has no attribute '{}'", value.kind_name(), name));
 }
 
-Value Evaluator::element_of(const Value& value, const Value& key) {
+Value Interpreter::element_of(const Value& value, const Value& key) {
   Value found = item_of(value, key, budget_);
   if (!found.is_undefined() || key.text() == nullptr) return found;
   Value attribute = attribute_of(value, key.text()->bytes());

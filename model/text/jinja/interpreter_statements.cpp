@@ -1,6 +1,6 @@
-// Statements of evaluator.hpp.
-#include "model/text/jinja/evaluator.hpp"
+// Statements of interpreter.hpp.
 #include "model/text/jinja/function.hpp"
+#include "model/text/jinja/interpreter.hpp"
 #include "model/text/jinja/loop.hpp"
 #include "model/text/jinja/macro.hpp"
 #include "model/text/jinja/operators.hpp"
@@ -29,44 +29,44 @@ class Exchanged {
 
 }  // namespace
 
-Evaluator::Evaluator(const Dict& variables, const Limits& limits)
+Interpreter::Interpreter(const Dict& variables, const Limits& limits)
     : budget_(limits), scope_(std::make_shared<Scope>(nullptr)) {
   for (const auto& [key, value] : variables.entries) scope_->set(key.text()->bytes(), value);
   scope_ = new_scope();
 }
 
 // All are alive until the last is cleared, so no destructor recurses through a chain of them.
-Evaluator::~Evaluator() {
+Interpreter::~Interpreter() {
   for (const auto& space : namespaces_) space->clear();
   for (const auto& scope : scopes_) scope->names.clear();
 }
 
-void Evaluator::keep(std::shared_ptr<Namespace> space) {
+void Interpreter::keep(std::shared_ptr<Namespace> space) {
   budget_.step(20);
   namespaces_.push_back(std::move(space));
 }
 
-void Evaluator::keep(const std::shared_ptr<Scope>& scope) {
+void Interpreter::keep(const std::shared_ptr<Scope>& scope) {
   if (!scopes_.empty() && scopes_.back() == scope) return;
   budget_.step(20);
   scopes_.push_back(scope);
 }
 
-Text Evaluator::render(const Body& body) {
+Text Interpreter::render(const Body& body) {
   Text out;
   const Exchanged<Text*> output(out_, &out);
   execute(body);
   return out;
 }
 
-void Evaluator::write(const Text& text) {
+void Interpreter::write(const Text& text) {
   budget_.text(text.size());
   out_->append(text);
   require(out_->size() <= budget_.limits().text_bytes, "the output has more than {} bytes",
           budget_.limits().text_bytes);
 }
 
-Evaluator::Flow Evaluator::execute(const Body& body) {
+Interpreter::Flow Interpreter::execute(const Body& body) {
   for (const auto& statement : body) {
     const Flow flow = execute(*statement);
     if (flow != Flow::normal) return flow;
@@ -74,8 +74,8 @@ Evaluator::Flow Evaluator::execute(const Body& body) {
   return Flow::normal;
 }
 
-Evaluator::Flow Evaluator::execute(const Statement& s) {
-  const Budget::Level level(budget_);
+Interpreter::Flow Interpreter::execute(const Statement& s) {
+  const WorkBudget::Level level(budget_);
   budget_.step();
   line_ = s.line;
   switch (s.kind) {
@@ -117,7 +117,7 @@ Evaluator::Flow Evaluator::execute(const Statement& s) {
   return Flow::normal;
 }
 
-Evaluator::Flow Evaluator::execute_condition(const Statement& s) {
+Interpreter::Flow Interpreter::execute_condition(const Statement& s) {
   for (const Branch& branch : s.branches) {
     if (branch.condition == nullptr || evaluate(*branch.condition).truth())
       return execute(branch.body);
@@ -125,8 +125,8 @@ Evaluator::Flow Evaluator::execute_condition(const Statement& s) {
   return Flow::normal;
 }
 
-Evaluator::Flow Evaluator::run_loop(const Statement& s, const Value& items,
-                                    std::shared_ptr<Scope> outer, std::size_t depth) {
+Interpreter::Flow Interpreter::run_loop(const Statement& s, const Value& items,
+                                        std::shared_ptr<Scope> outer, std::size_t depth) {
   std::vector<Value> chosen = items_of(items, budget_, "for");
   const Exchanged<std::shared_ptr<Scope>> outside(scope_, outer);
   if (s.condition != nullptr) {
@@ -149,15 +149,15 @@ Evaluator::Flow Evaluator::run_loop(const Statement& s, const Value& items,
   return Flow::normal;
 }
 
-Text Evaluator::render_loop(const Statement& statement, const Value& items,
-                            std::shared_ptr<Scope> outer, std::size_t depth) {
+Text Interpreter::render_loop(const Statement& statement, const Value& items,
+                              std::shared_ptr<Scope> outer, std::size_t depth) {
   Text out;
   const Exchanged<Text*> output(out_, &out);
   run_loop(statement, items, std::move(outer), depth);
   return out;
 }
 
-void Evaluator::assign(const Target& target, const Value& value) {
+void Interpreter::assign(const AssignmentTarget& target, const Value& value) {
   if (!target.attribute.empty()) return assign_attribute(target, value);
   if (target.parts.empty()) return scope_->set(target.name, value);
   const std::vector<Value> items = items_of(value, budget_, "an assignment to several names");
@@ -166,7 +166,7 @@ void Evaluator::assign(const Target& target, const Value& value) {
   for (std::size_t i = 0; i < items.size(); ++i) assign(target.parts[i], items[i]);
 }
 
-void Evaluator::assign_attribute(const Target& target, const Value& value) {
+void Interpreter::assign_attribute(const AssignmentTarget& target, const Value& value) {
   const Value* found = scope_->find(target.name);
   auto* space = found == nullptr ? nullptr : dynamic_cast<Namespace*>(found->object());
   require(space != nullptr, "only attributes of a namespace can be assigned; '{}' is none",
@@ -174,7 +174,7 @@ void Evaluator::assign_attribute(const Target& target, const Value& value) {
   space->set(target.attribute, value);
 }
 
-Text Evaluator::render_apart(const Body& body, std::shared_ptr<Scope> scope) {
+Text Interpreter::render_apart(const Body& body, std::shared_ptr<Scope> scope) {
   Text out;
   const Exchanged<Text*> output(out_, &out);
   const Exchanged<std::shared_ptr<Scope>> inside(scope_, std::move(scope));
@@ -183,24 +183,24 @@ Text Evaluator::render_apart(const Body& body, std::shared_ptr<Scope> scope) {
 }
 
 // The chain of filters finds the body's output under a name that no template can write.
-Value Evaluator::filtered(const Statement& s) {
+Value Interpreter::filtered(const Statement& s) {
   const Exchanged<std::shared_ptr<Scope>> inside(scope_, new_scope());
   scope_->set(kFiltered, render_apart(s.body, scope_));
   return evaluate(*s.expression);
 }
 
-void Evaluator::execute_capture(const Statement& s) {
+void Interpreter::execute_capture(const Statement& s) {
   assign(s.target, s.expression != nullptr ? filtered(s) : render_apart(s.body, new_scope()));
 }
 
-void Evaluator::execute_filter(const Statement& s) { write(text_of(filtered(s), budget_)); }
+void Interpreter::execute_filter(const Statement& s) { write(text_of(filtered(s), budget_)); }
 
-void Evaluator::execute_macro(const Statement& s) {
+void Interpreter::execute_macro(const Statement& s) {
   keep(scope_);
   scope_->set(s.text, Value(std::static_pointer_cast<Object>(std::make_shared<Macro>(s, scope_))));
 }
 
-Text Evaluator::render_macro(const Statement& s, std::shared_ptr<Scope> scope) {
+Text Interpreter::render_macro(const Statement& s, std::shared_ptr<Scope> scope) {
   {
     const Exchanged<std::shared_ptr<Scope>> inside(scope_, scope);
     const std::size_t given = scope->names.size();
@@ -214,7 +214,7 @@ Text Evaluator::render_macro(const Statement& s, std::shared_ptr<Scope> scope) {
   return render_apart(s.body, std::move(scope));
 }
 
-void Evaluator::execute_call(const Statement& s) {
+void Interpreter::execute_call(const Statement& s) {
   keep(scope_);
   const Expression& call = *s.expression;
   const Value callee = evaluate(*call.operands[0]);
@@ -224,7 +224,7 @@ void Evaluator::execute_call(const Statement& s) {
   write(text_of(this->call(callee, arguments), budget_));
 }
 
-Evaluator::Flow Evaluator::execute_scope(const Statement& s) {
+Interpreter::Flow Interpreter::execute_scope(const Statement& s) {
   const auto scope = new_scope();
   for (const auto& [target, expression] : s.assignments) {
     const Value value = evaluate(*expression);  // in the outer scope
@@ -235,7 +235,7 @@ Evaluator::Flow Evaluator::execute_scope(const Statement& s) {
   return execute(s.body);
 }
 
-void Evaluator::execute_generation(const Statement& s) {
+void Interpreter::execute_generation(const Statement& s) {
   Text out = render_apart(s.body, new_scope());
   out.mark_generated();
   write(out);
