@@ -73,8 +73,10 @@ void check_nothing_is_lost(std::span<const ChatMessage> messages, const ChatText
     const bool found = std::ranges::any_of(text.runs, [i](const ChatText::Run& run) {
       return run.message == static_cast<std::int32_t>(i);
     });
-    require(found, "chat template: the template leaves out message {}, of the {}; remove it", i + 1,
-            message.role);
+    require(found,
+            "chat template: the template leaves out message {}, of the {}; remove it, or put its "
+            "text into a user message",
+            i + 1, message.role);
   }
 }
 
