@@ -18,6 +18,7 @@ TrainerConfig config_of(const clora_trainer_options& options) {
   config.clip_norm = options.clip_norm;
   config.dropout_seed = options.dropout_seed;
   config.router_aux_loss_coef = options.router_aux_loss_coef;
+  if (options.moments != nullptr) config.moments = named_moment_type(options.moments);
   require(config.beta1 > 0 && config.beta1 < 1 && config.beta2 > 0 && config.beta2 < 1 &&
               config.epsilon > 0 && config.weight_decay >= 0 && config.clip_norm >= 0,
           "clora_trainer_create: betas must be in (0, 1), epsilon above 0, weight_decay and "
@@ -51,22 +52,18 @@ std::vector<std::size_t> lengths_of(const clora_train_batch& batch) {
 PackedRows rows_of(const clora_train_batch& batch, const ModelConfig& config) {
   require_given(batch.ids, "clora_trainer_step", "batch's ids");
   require_ids(std::span(batch.ids, batch.id_count), config.vocabulary);
-  std::vector<Record> records;
+  const std::vector<std::uint8_t> all(batch.is_target == nullptr ? batch.id_count : 0, 1);
+  const std::uint8_t* const marks = batch.is_target == nullptr ? all.data() : batch.is_target;
+  std::vector<RecordView> records;
   std::size_t begin = 0;
   for (const std::size_t length : lengths_of(batch)) {
     require(config.max_positions == 0 || static_cast<std::int64_t>(length) <= config.max_positions,
             "clora_trainer_step: the model supports {} positions, got a document of {} tokens",
             config.max_positions, length);
-    Record& record = records.emplace_back();
-    record.ids.assign(batch.ids + begin, batch.ids + begin + length);
-    if (batch.is_target == nullptr) {
-      record.is_target.assign(length, 1);
-    } else {
-      record.is_target.assign(batch.is_target + begin, batch.is_target + begin + length);
-    }
+    records.emplace_back(std::span(batch.ids + begin, length), std::span(marks + begin, length));
     begin += length;
   }
-  return pack_rows(std::span<const Record>(records), batch.id_count);
+  return pack_rows(records, batch.id_count);
 }
 
 void report(const StepResult& step, clora_step_result* result, std::string_view who) {

@@ -9,7 +9,7 @@ namespace clora {
 
 namespace {
 
-void place(const Record& record, std::size_t start, PackedRows& packed) {
+void place(const RecordView& record, std::size_t start, PackedRows& packed) {
   for (std::size_t i = 0; i < record.ids.size(); ++i) {
     const std::size_t row = start + i;
     packed.ids[row] = record.ids[i];
@@ -49,33 +49,31 @@ void pad_rows(PackedRows& packed, std::size_t rows) {
   }
 }
 
-PackedRows pack_rows(std::span<const Record* const> records, std::size_t rows) {
+PackedRows pack_rows(std::span<const RecordView> records, std::size_t rows) {
   constexpr std::size_t kMaxRows = std::numeric_limits<std::int32_t>::max();
   require(rows <= kMaxRows, "pack_rows: rows must be at most {}, got {}", kMaxRows, rows);
   std::size_t total = 0;
-  for (const Record* record : records) {
-    require(!record->ids.empty() && record->ids.size() == record->is_target.size(),
+  for (const RecordView& record : records) {
+    require(!record.ids.empty() && record.ids.size() == record.is_target.size(),
             "pack_rows: a record must have at least one id and a mark for each, got {} ids and {} "
             "marks",
-            record->ids.size(), record->is_target.size());
-    total += record->ids.size();
+            record.ids.size(), record.is_target.size());
+    total += record.ids.size();
   }
   require(total <= rows, "pack_rows: {} records of {} tokens together do not fit into {} rows",
           records.size(), total, rows);
   PackedRows packed;
   pad_rows(packed, rows);
   std::size_t start = 0;
-  for (const Record* record : records) {
-    place(*record, start, packed);
-    start += record->ids.size();
+  for (const RecordView& record : records) {
+    place(record, start, packed);
+    start += record.ids.size();
   }
   return packed;
 }
 
 PackedRows pack_rows(std::span<const Record> records, std::size_t rows) {
-  std::vector<const Record*> pointers;
-  for (const Record& record : records) pointers.push_back(&record);
-  return pack_rows(std::span<const Record* const>(pointers), rows);
+  return pack_rows(std::vector<RecordView>(records.begin(), records.end()), rows);
 }
 
 }  // namespace clora

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "clora/model/data/records.hpp"
+#include "clora/model/data/record_store.hpp"
 
 namespace clora {
 
@@ -46,7 +46,7 @@ void pad_rows(PackedRows& packed, std::size_t rows);
 // Packs `records` in order into `rows` rows; the remaining rows are padding, each a document of one
 // token without a target. REQUIRES: the records have at most `rows` tokens in total; each record is
 // not empty and has as many marks as ids.
-PackedRows pack_rows(std::span<const Record* const> records, std::size_t rows);
+PackedRows pack_rows(std::span<const RecordView> records, std::size_t rows);
 PackedRows pack_rows(std::span<const Record> records, std::size_t rows);
 
 }  // namespace clora

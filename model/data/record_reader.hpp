@@ -3,21 +3,23 @@
 #pragma once
 
 #include <cstddef>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "clora/model/data/records.hpp"
+#include "model/data/conversation.hpp"
 
 namespace clora {
 
 struct ReadRecord {
-  Record record;
-  std::optional<std::int32_t> special;  // the first special token in its texts that was not parsed
-  bool is_cut = false;                  // a text of a pair was truncated
-  std::optional<double> score = {};     // of a scored pair
+  Record record = {};
+  RecordForm form = RecordForm::text;
+  std::optional<std::int32_t> special =
+      {};                            // the first special token in its texts that was not parsed
+  bool is_cut = false;               // a text of a pair was truncated
+  std::optional<double> score = {};  // of a scored pair
 };
 
 class RecordReader {
@@ -32,12 +34,14 @@ class RecordReader {
   const Tokenizer& tokenizer() const noexcept { return tokenizer_; }
 
  private:
-  ReadRecord read_object(const nlohmann::json& object) const;
+  ReadRecord read_object(const RecordJson& object) const;
+  ReadRecord read_form(const RecordJson& object, RecordForm form) const;
   ReadRecord read_text(const std::string& text) const;
-  ReadRecord read_pair(const nlohmann::json& object) const;
-  ReadRecord read_text_pair(const nlohmann::json& object) const;
+  ReadRecord read_pair(const RecordJson& object) const;
+  ReadRecord read_text_pair(const RecordJson& object) const;
   void append_text(ReadRecord& out, const std::string& text) const;
-  ReadRecord read_messages(const std::vector<ChatMessage>& messages) const;
+  void require_chat_template(RecordForm form) const;
+  ReadRecord read_conversation(const Conversation& conversation) const;
   void append(ReadRecord& out, const std::string& text, bool is_target) const;
   void append_eos(Record& record) const;
   void look_for_special(ReadRecord& out, std::string_view text) const;

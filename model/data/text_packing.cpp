@@ -28,14 +28,13 @@ void append_text(PackedRows& packed, std::span<const std::int32_t> ids, std::int
   }
 }
 
-std::vector<std::span<const std::int32_t>> texts_of(const Record& record) {
+std::vector<std::span<const std::int32_t>> texts_of(const RecordView& record) {
   std::vector<std::span<const std::int32_t>> texts;
-  const std::span ids(record.ids);
-  for (std::size_t begin = 0; begin < ids.size();) {
+  for (std::size_t begin = 0; begin < record.ids.size();) {
     const auto next = std::find(record.is_target.begin() + static_cast<std::ptrdiff_t>(begin) + 1,
                                 record.is_target.end(), 1);
     const auto end = static_cast<std::size_t>(next - record.is_target.begin());
-    texts.push_back(ids.subspan(begin, end - begin));
+    texts.push_back(record.ids.subspan(begin, end - begin));
     begin = end;
   }
   return texts;

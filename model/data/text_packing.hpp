@@ -8,6 +8,7 @@
 
 #include "clora/model/configuration/model_config.hpp"
 #include "clora/model/data/packing.hpp"
+#include "clora/model/data/records.hpp"
 
 namespace clora {
 
@@ -22,7 +23,7 @@ void append_text(PackedRows& packed, std::span<const std::int32_t> ids, std::int
                  const TextPacking& how);
 
 // The texts of a record of text pairs, in order: anchor, positive and negative (records.hpp).
-std::vector<std::span<const std::int32_t>> texts_of(const Record& record);
+std::vector<std::span<const std::int32_t>> texts_of(const RecordView& record);
 
 // Packs the texts of the chosen records for the contrastive loss: the target of an anchor is the
 // number of its positive, that of another text its own number (ops/loss/contrastive.hpp).

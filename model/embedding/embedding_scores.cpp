@@ -36,7 +36,7 @@ std::vector<double> ranks_of(std::span<const double> values) {
 // The vectors of text `number` of each record.
 std::vector<float> vectors_of(Embedder& embedder, const Records& records, std::size_t number) {
   std::vector<std::vector<std::int32_t>> texts;
-  for (const Record& record : records.records) {
+  for (const RecordView record : records.records) {
     const auto ids = texts_of(record).at(number);
     texts.emplace_back(ids.begin(), ids.end());
   }

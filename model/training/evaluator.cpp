@@ -26,7 +26,7 @@ void for_each_group(const Records& records, std::size_t at_once, F f) {
   std::vector<std::size_t> group;
   std::size_t rows = 0;
   for (std::size_t i = 0; i < records.records.size(); ++i) {
-    const std::size_t length = records.records[i].ids.size();
+    const std::size_t length = records.records.length(i);
     if (group.size() >= at_once || (!group.empty() && rows + length > kEvaluationRows)) {
       f(group);
       group.clear();
@@ -40,14 +40,16 @@ void for_each_group(const Records& records, std::size_t at_once, F f) {
 
 }  // namespace
 
-bool has_target(const Record& record) {
-  const auto& marks = record.is_target;
+bool has_target(const RecordView& record) {
+  const std::span<const std::uint8_t> marks = record.is_target;
   return std::find_if(marks.begin() + (marks.empty() ? 0 : 1), marks.end(),
                       [](std::uint8_t mark) { return mark != 0; }) != marks.end();
 }
 
 void require_any_target(const Records& records, std::string_view who) {
-  if (std::ranges::any_of(records.records, has_target)) return;
+  for (const RecordView record : records.records) {
+    if (has_target(record)) return;
+  }
   fail(
       ErrorCode::invalid_data,
       "{}: at least one token must count towards the loss, but none of the first {} records has "
@@ -56,13 +58,13 @@ void require_any_target(const Records& records, std::string_view who) {
 }
 
 PackedRows pack_records(const Records& records, std::span<const std::size_t> indices) {
-  std::vector<const Record*> chosen;
+  std::vector<RecordView> chosen;
   std::size_t rows = 0;
   for (const std::size_t index : indices) {
-    chosen.push_back(&records.records[index]);
-    rows += records.records[index].ids.size();
+    chosen.push_back(records.records[index]);
+    rows += chosen.back().ids.size();
   }
-  return pack_rows(std::span<const Record* const>(chosen), rows);
+  return pack_rows(chosen, rows);
 }
 
 PackedRows pack_for(const std::optional<ContrastiveLoss>& contrastive, const ModelConfig& model,
@@ -72,12 +74,12 @@ PackedRows pack_for(const std::optional<ContrastiveLoss>& contrastive, const Mod
 }
 
 Evaluator::Evaluator(LanguageModel& model, const Adapter* adapter, std::shared_ptr<Arena> arena,
-                     const std::optional<ContrastiveLoss>& contrastive)
+                     const std::optional<ContrastiveLoss>& contrastive, const MemoryPolicy& policy)
     : model_(&model),
       adapter_(adapter),
       contrastive_(contrastive),
       loss_sum_(model.context().allocate({1}, DType::f32, MemoryTag::activations)),
-      steps_(model, adapter, StepTask{StepKind::evaluate, contrastive}, {loss_sum_},
+      steps_(model, adapter, StepTask{StepKind::evaluate, contrastive, policy}, {loss_sum_},
              std::move(arena)) {}
 
 PackedRows Evaluator::pack(const Records& records, std::span<const std::size_t> indices) const {

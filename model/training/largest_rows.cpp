@@ -8,30 +8,31 @@ namespace {
 constexpr std::size_t kRecordsBetweenQuestions = 1 << 16U;
 
 struct Sizes {
-  std::size_t rows = 0;
-  std::size_t labelled = 0;
+  std::uint32_t rows = 0;
+  std::uint32_t labelled = 0;
 };
 
 // Sizes of each record, computed once rather than at every visit.
 std::vector<Sizes> sizes_of(const Records& records) {
   std::vector<Sizes> sizes;
-  for (const Record& record : records.records) {
-    sizes.push_back(
-        {record.ids.size(), static_cast<std::size_t>(std::ranges::count(record.is_target, 1))});
+  sizes.reserve(records.records.size());
+  for (const RecordView record : records.records) {
+    sizes.push_back({static_cast<std::uint32_t>(record.ids.size()),
+                     static_cast<std::uint32_t>(std::ranges::count(record.is_target, 1))});
   }
   return sizes;
 }
 
 void take(LargestRows& largest, const std::vector<std::size_t>& indices,
           const std::vector<Sizes>& sizes) {
-  Sizes sum;
+  std::size_t rows = 0, labelled = 0;
   for (const std::size_t index : indices) {
-    sum.rows += sizes[index].rows;
-    sum.labelled += sizes[index].labelled;
+    rows += sizes[index].rows;
+    labelled += sizes[index].labelled;
   }
-  if (sum.rows > largest.rows) largest.records = indices;
-  largest.rows = std::max(largest.rows, sum.rows);
-  largest.labelled = std::max(largest.labelled, sum.labelled);
+  if (rows > largest.rows) largest.records = indices;
+  largest.rows = std::max(largest.rows, rows);
+  largest.labelled = std::max(largest.labelled, labelled);
 }
 
 }  // namespace
@@ -42,7 +43,7 @@ LargestRows find_largest_rows(const Records& records, DataOrder& order, std::int
   const std::vector<Sizes> sizes = sizes_of(records);
   const auto per_epoch = static_cast<std::int64_t>(order.steps_per_epoch());
   const std::int64_t epoch_end = begin > end - per_epoch ? end : begin + per_epoch;
-  if (!order.shuffles()) end = epoch_end;
+  if (order.repeats()) end = epoch_end;
   LargestRows largest;
   std::size_t visited = 0, checked = 0;
   for (std::int64_t step = begin; step < end; ++step) {

@@ -19,7 +19,7 @@ struct LargestRows {
 
 // Visits the micro-batches of optimiser steps [begin, end): all of them if they hold no more than
 // `max_records` records (each counted as often as it is visited), else the first ones, at least one
-// epoch. Without shuffling, one epoch is sufficient. A micro-batch that is not visited may be
+// epoch. If all epochs are the same, one is sufficient. A micro-batch that is not visited may be
 // larger; its step is then recorded when it occurs. should_stop, if given, is called periodically;
 // the search ends when it returns true.
 LargestRows find_largest_rows(const Records& records, DataOrder& order, std::int64_t begin,

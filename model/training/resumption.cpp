@@ -15,7 +15,7 @@ RunSetting setting(const char* name, const T& value) {
   return {name, fmt::format("{}", value)};
 }
 
-RunFingerprint fingerprint_of(const TrainingRunConfig& c, std::size_t records) {
+RunFingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records) {
   RunFingerprint settings{setting("batch size", c.batch_size),
                           setting("gradient accumulation", c.grad_accumulation),
                           setting("shuffle", c.shuffle ? "yes" : "no"),
@@ -23,7 +23,7 @@ RunFingerprint fingerprint_of(const TrainingRunConfig& c, std::size_t records) {
                           setting("learning rate", c.learning_rate),
                           setting("schedule", name_of(c.schedule)),
                           setting("warm-up steps", c.warmup_steps),
-                          setting(kSteps, total_steps(c, records)),
+                          setting(kSteps, total_steps(c, records.data_shares())),
                           setting("weight decay", c.weight_decay),
                           setting("clip norm", c.clip_norm),
                           setting("max sequence length", c.max_seq_length)};
@@ -31,10 +31,18 @@ RunFingerprint fingerprint_of(const TrainingRunConfig& c, std::size_t records) {
     settings.push_back(setting("contrastive scale", c.contrastive->scale));
     settings.push_back(setting("pooling", static_cast<int>(c.contrastive->pooling)));
   }
-  // Checkpoints of earlier versions do not have it.
+  // Checkpoints of earlier versions do not have these two.
   if (c.router_aux_loss_coef > 0) {
     settings.push_back(setting("router aux loss coef", c.router_aux_loss_coef));
   }
+  // Checkpoints of blocks give the same bits.
+  if (c.policy.feed_forward_rows > 0) {
+    settings.push_back(setting("rows of a feed-forward tile", c.policy.feed_forward_rows));
+  }
+  if (c.policy.saved != SavedType::as_computed) {
+    settings.push_back(setting("type of saved activations", name_of(c.policy.saved)));
+  }
+  if (c.moments == MomentType::q8) settings.push_back(setting("optimizer", "adamw-8bit"));
   return settings;
 }
 
@@ -71,7 +79,7 @@ void require_same_rates(const ResumePoint& point, const TrainingRunConfig& confi
 
 RunFingerprint fingerprint_of_run(const LanguageModel& model, const Adapter& adapter,
                                   const Records& train, const TrainingRunConfig& config) {
-  RunFingerprint fingerprint = fingerprint_of(config, train.records.size());
+  RunFingerprint fingerprint = fingerprint_of(config, train);
   append(fingerprint, fingerprint_of(adapter));
   append(fingerprint, fingerprint_of(train));
   append(fingerprint, fingerprint_of(model));

@@ -43,14 +43,27 @@ Digest digest_of_tensor(const WeightView& weight, bool full) {
 }
 
 Digest digest_of_digests(std::span<const Digest> digests) {
-  std::string text;
-  for (const Digest& digest : digests) text += digest.text();
-  return digest_of(text);
+  DigestStream stream;
+  for (const Digest& digest : digests) {
+    const std::string text = digest.text();
+    stream.add(std::as_bytes(std::span(text)));
+  }
+  return stream.digest();
 }
 
-Digest digest_of_record(const Record& record) {
-  const std::string marks(text_of_bytes(std::span<const std::uint8_t>(record.is_target)));
-  return digest_of(std::string(text_of_bytes(std::span<const std::int32_t>(record.ids))) + marks);
+std::string text_of(const std::vector<DataShare>& shares) {
+  std::string text;
+  for (const DataShare& share : shares) {
+    text += fmt::format("{}{} x {} records", text.empty() ? "" : ", ", share.weight, share.records);
+  }
+  return text;
+}
+
+Digest digest_of_record(const RecordView& record) {
+  DigestStream stream;
+  stream.add(std::as_bytes(record.ids));
+  stream.add(std::as_bytes(record.is_target));
+  return stream.digest();
 }
 
 // Adds the keys of config.json that describe the model, and the rotary frequencies, which the rope
@@ -112,12 +125,18 @@ Digest digest_of_weights(std::span<const WeightView> weights) {
 
 RunFingerprint fingerprint_of(const Records& records) {
   std::vector<Digest> digests;
-  for (const Record& record : records.records) digests.push_back(digest_of_record(record));
+  for (const RecordView record : records.records) digests.push_back(digest_of_record(record));
   const Digest ordered = digest_of_digests(digests);
   std::ranges::sort(digests, {}, [](const Digest& d) { return std::pair(d.high, d.low); });
-  return {{"records", fmt::format("{}", records.records.size())},
-          {"contents of the records", digest_of_digests(digests).text()},
-          {"records in their order", ordered.text()}};
+  RunFingerprint fingerprint{{"records", fmt::format("{}", records.records.size())},
+                             {"contents of the records", digest_of_digests(digests).text()},
+                             {"records in their order", ordered.text()}};
+  const std::vector<DataShare> shares = records.data_shares();
+  const auto is_plain = [](const DataShare& share) { return share.weight == 1; };
+  if (!std::ranges::all_of(shares, is_plain)) {  // checkpoints without weights do not have it
+    fingerprint.push_back({"weights of the data sets", text_of(shares)});
+  }
+  return fingerprint;
 }
 
 RunFingerprint fingerprint_of(const LanguageModel& model) {

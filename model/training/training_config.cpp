@@ -33,6 +33,7 @@ std::string_view name_of(Schedule schedule) {
 }
 
 void check(const TrainingRunConfig& config) {
+  check(config.policy);
   require_at_least(1, config.batch_size, "batch size");
   require_at_least(1, config.grad_accumulation, "gradient accumulation");
   require_at_least(0, config.eval_every, "number of steps between evaluations");
@@ -58,14 +59,14 @@ void check(const TrainingRunConfig& config) {
           "of a batch are an anchor's negatives");
 }
 
-DataOrder order_of(const TrainingRunConfig& config, std::size_t records) {
+DataOrder order_of(const TrainingRunConfig& config, const std::vector<DataShare>& shares) {
   check(config);
-  if (records == 0) {
+  if (std::ranges::all_of(shares, [](const DataShare& share) { return share.records == 0; })) {
     fail(ErrorCode::invalid_data,
          "training: at least one record with a token that counts towards the loss is required, got "
          "none");
   }
-  return {records, static_cast<std::size_t>(config.batch_size),
+  return {shares, static_cast<std::size_t>(config.batch_size),
           static_cast<std::size_t>(config.grad_accumulation), config.shuffle, config.seed};
 }
 
@@ -94,8 +95,8 @@ bool same_rates(const TrainingRunConfig& config, std::int64_t last, std::int64_t
   return total == other || config.schedule == Schedule::constant || last <= config.warmup_steps + 1;
 }
 
-std::int64_t total_steps(const TrainingRunConfig& config, std::size_t records) {
-  const auto per_epoch = static_cast<double>(order_of(config, records).steps_per_epoch());
+std::int64_t total_steps(const TrainingRunConfig& config, const std::vector<DataShare>& shares) {
+  const auto per_epoch = static_cast<double>(order_of(config, shares).steps_per_epoch());
   if (config.steps > 0) return config.steps;
   const double steps = per_epoch * config.epochs;
   require(steps <= static_cast<double>(kMaxSteps),

@@ -7,9 +7,12 @@
 #include <filesystem>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "clora/model/data/data_order.hpp"
 #include "clora/model/training/contrastive_loss.hpp"
+#include "clora/model/training/moments.hpp"
+#include "clora/model/transformer/memory_policy.hpp"
 
 namespace clora {
 
@@ -27,6 +30,7 @@ struct TrainingRunConfig {
   double weight_decay = 0;
   double clip_norm = 0;
   double router_aux_loss_coef = 0;  // as in TrainerConfig
+  MomentType moments = MomentType::f32;
   bool shuffle = true;
   std::uint64_t seed = 0;
   std::int64_t eval_every = 0;  // steps; 0: only at the end, if there is a validation set
@@ -37,6 +41,7 @@ struct TrainingRunConfig {
   // Length in tokens at which records were truncated; a resumed run must use the same. 0: unknown.
   std::int64_t max_seq_length = 0;
   std::optional<ContrastiveLoss> contrastive = {};  // of text pairs; nullopt: of the next token
+  MemoryPolicy policy = {};
 };
 
 // Limit of the optimiser steps in a run.
@@ -45,8 +50,9 @@ inline constexpr std::int64_t kMaxSteps = 1'000'000'000;
 // Throws Error(invalid_argument), with the valid range, for a setting out of range.
 void check(const TrainingRunConfig& config);
 
-// Returns the order of `records` records. Errors: those of check(); invalid_data for no records.
-DataOrder order_of(const TrainingRunConfig& config, std::size_t records);
+// Returns the order of the records. Errors: those of check() and DataOrder; invalid_data for no
+// records.
+DataOrder order_of(const TrainingRunConfig& config, const std::vector<DataShare>& shares);
 
 // Returns the learning rate of optimiser step `step` (from 1) of `total`: warm-up from 0, then
 // constant or with linear or cosine decay towards 0.
@@ -56,8 +62,11 @@ double learning_rate_at(const TrainingRunConfig& config, std::int64_t step, std:
 bool same_rates(const TrainingRunConfig& config, std::int64_t last, std::int64_t total,
                 std::int64_t other);
 
-// Returns the number of optimiser steps of the run on `records` records. Errors: those of
-// order_of(); invalid_argument for more than kMaxSteps.
-std::int64_t total_steps(const TrainingRunConfig& config, std::size_t records);
+// Returns the number of optimiser steps of the run on these records. Errors: those of order_of();
+// invalid_argument for more than kMaxSteps.
+std::int64_t total_steps(const TrainingRunConfig& config, const std::vector<DataShare>& shares);
+inline std::int64_t total_steps(const TrainingRunConfig& config, std::size_t records) {
+  return total_steps(config, std::vector{DataShare{.records = records}});
+}
 
 }  // namespace clora

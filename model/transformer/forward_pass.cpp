@@ -123,8 +123,8 @@ void ForwardPass::Impl::check(std::span<const std::int32_t> ids) const {
 
 PackedRows ForwardPass::Impl::pack(std::span<const std::int32_t> ids,
                                    const RecordedForward& forward) const {
-  const Record record{.ids = {ids.begin(), ids.end()},
-                      .is_target = std::vector<std::uint8_t>(ids.size())};
+  const std::vector<std::uint8_t> unlabelled(ids.size());
+  const RecordView record(ids, unlabelled);
   PackedRows packed =
       pack_rows(std::span(&record, 1), static_cast<std::size_t>(forward.rows.rows()));
   packed.targets[ids.size() - 1] = 0;  // the row to gather; its prediction is not used

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,5 +21,21 @@ struct Digest {
 
 Digest digest_of(std::span<const std::byte> bytes);
 Digest digest_of(std::string_view text);
+
+// The digest of bytes that are added piece by piece: that of all pieces one after the other.
+class DigestStream {
+ public:
+  DigestStream();
+  ~DigestStream();
+  DigestStream(const DigestStream&) = delete;
+  DigestStream& operator=(const DigestStream&) = delete;
+
+  void add(std::span<const std::byte> bytes);
+  Digest digest() const;  // of the pieces so far
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 }  // namespace clora

@@ -58,6 +58,7 @@ void check_limits(const Document& document, const JsonLimits& limits) {
          document.source, limits.bytes, text.size());
   }
   std::size_t depth = 0;
+  std::vector<std::size_t> keys(1);  // of the object at each depth
   for (std::size_t at = 0; at < text.size(); ++at) {
     const char c = text[at];
     if (c == '"') {
@@ -71,6 +72,10 @@ void check_limits(const Document& document, const JsonLimits& limits) {
       if (++depth > limits.depth) {
         fail_at(document, at, "arrays and objects must be nested at most {} deep", limits.depth);
       }
+      keys.resize(std::max(keys.size(), depth + 1));
+      keys[depth] = 0;
+    } else if (c == ':' && ++keys[depth] > limits.keys) {
+      fail_at(document, at, "an object must have at most {} keys", limits.keys);
     } else if ((c == ']' || c == '}') && depth > 0) {
       --depth;
     }

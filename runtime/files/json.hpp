@@ -27,6 +27,7 @@ struct JsonLimits {
   // Whether a duplicate key in an object is an error. RFC 8259 leaves it open; by default the
   // parser silently keeps the last value.
   bool unique_keys = false;
+  std::size_t keys = static_cast<std::size_t>(-1);  // of an object
 };
 
 // Parses the document in `text`. `source` is the file or the request for error messages. Json is

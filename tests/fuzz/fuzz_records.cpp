@@ -10,9 +10,11 @@ namespace clora::fuzz {
 void read_records(std::string_view input) {
   static const InputFolder folder;
   static const Tokenizer tokenizer(test::byte_level_spec());
+  static const ChatTemplate chat = ChatTemplate::named("chatml", tokenizer);
   const std::filesystem::path path = folder.write("train.jsonl", input);
   attempt([&] { (void)load_records(path, tokenizer, nullptr).target_count(); });
   attempt([&] { (void)read_record(input, tokenizer, nullptr); });
+  attempt([&] { (void)read_record(input, tokenizer, &chat); });
 }
 
 std::vector<std::string> records_seeds() {
@@ -20,7 +22,15 @@ std::vector<std::string> records_seeds() {
       "{\"text\": \"the abc <|im_end|>\"}\n{\"text\": \"\\u00e9\\ud83d\\ude00\"}\n\n",
       "{\"prompt\": \"the\", \"completion\": \" abc\"}\r\n",
       R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": )"
-      R"([{"type": "text", "text": "u"}]}, {"role": "assistant", "content": "a", "weight": 0}]})"};
+      R"([{"type": "text", "text": "u"}]}, {"role": "assistant", "content": "a", "weight": 0}]})",
+      R"({"messages": [{"role": "assistant", "content": null, "reasoning": "r", "tool_calls": )"
+      R"([{"function": {"name": "f", "arguments": "{\"a\": 1}"}}]}, {"role": "tool", "content": "t"}],)"
+      R"( "tools": "[{\"name\": \"f\"}]", "chat_template_kwargs": {"enable_thinking": false}})",
+      R"({"conversations": [{"from": "human", "value": "u"}, {"from": "function_call", "value": )"
+      R"("{\"name\": \"f\", \"arguments\": {}}"}, {"from": "gpt", "value": "a"}]})",
+      R"({"instruction": "i", "input": "j", "output": "o", "history": [["a", "b"]]})",
+      R"({"prompt": [{"role": "user", "content": "u"}], "completion": [{"role": "assistant", )"
+      R"("content": [{"type": "thinking", "thinking": "t"}, {"type": "text", "text": "a"}]}]})"};
 }
 
 }  // namespace clora::fuzz

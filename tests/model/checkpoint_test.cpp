@@ -13,6 +13,7 @@
 #include "clora/lora/safetensors.hpp"
 #include "model/training/tensor_checksums.hpp"
 #include "tests/support/op_test.hpp"
+#include "tests/support/owned_records.hpp"
 #include "tests/support/training_runs.hpp"
 
 namespace clora {
@@ -137,8 +138,9 @@ TEST_F(OtherRuns, WithAnotherAdapterAreRefused) {
 
 TEST_F(OtherRuns, OnOtherDataAreRefused) {
   const auto expect_data_refused = [&](const std::string& named, auto change) {
-    Records records = records_;
-    change(records.records);
+    std::vector<Record> changed = test::owned(records_.records);
+    change(changed);
+    const Records records{.records = test::store_of(changed)};
     expect_refused(named, open_->model, new_adapter(), records, config("again"));
   };
   expect_data_refused("contents of the records was", [](auto& r) { ++r[13].ids[2]; });
@@ -263,11 +265,12 @@ TEST_F(Checkpoints, AreNotWrittenOfAdaptersOrMomentsThatAreNotFinite) {
   Adapter adapter = new_adapter();
   Trainer trainer(open_->model, adapter, {});
   Trainer::State state = trainer.state();
-  state.second_moment[5] = std::nanf("");
+  float& second = std::get<MomentsF32>(state.moments).second[5];
+  second = std::nanf("");
   trainer.restore(state);
   CLORA_EXPECT_ERROR(save_checkpoint(folder_ / "out", adapter, trainer, {}), ErrorCode::diverged,
                      "the second moments are not finite");
-  state.second_moment[5] = 0;
+  second = 0;
   trainer.restore(state);
   std::vector<float> values = parameters(adapter);
   values[adapter.modules()[2].bt_offset + 3] = HUGE_VALF;
@@ -308,11 +311,6 @@ TEST_F(Checkpoints, OfAnEarlierCloraReportHowToContinue) {
       {}, Checksums::stay);
   CLORA_EXPECT_ERROR(read_checkpoint(folder), ErrorCode::unsupported,
                      "start a new run from its adapter");
-}
-
-bool operator==(const Trainer::State& a, const Trainer::State& b) {
-  return a.step == b.step && a.micro_batches == b.micro_batches &&
-         a.first_moment == b.first_moment && a.second_moment == b.second_moment;
 }
 
 // CLORA_FLIPS sets the number of changed bytes; the default is 300.

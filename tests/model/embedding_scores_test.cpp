@@ -11,6 +11,7 @@
 #include "clora/model/training/evaluator.hpp"
 #include "tests/support/family_models.hpp"
 #include "tests/support/op_test.hpp"
+#include "tests/support/owned_records.hpp"
 #include "tests/support/test_models.hpp"
 
 namespace clora {
@@ -96,12 +97,14 @@ TEST(EmbeddingScores, AreThoseOfTheEmbeddersVectors) {
   Embedder embedder(open.model, nullptr);
   const Floats vectors = embedder.embed(texts);
   const auto width = static_cast<std::size_t>(embedder.width());
+  std::vector<Record> pairs = test::owned(records.records);
   for (std::size_t i = 0; i < 6; ++i) {
-    std::copy_n(texts[0].begin(), 3, records.records[i].ids.begin());
+    std::copy_n(texts[0].begin(), 3, pairs[i].ids.begin());
     double cosine = 0;
     for (std::size_t d = 0; d < width; ++d) cosine += double{vectors[d]} * vectors[i * width + d];
     records.scores.push_back(-cosine);
   }
+  records.records = test::store_of(pairs);
   const EmbeddingScores scored = embedding_scores(open.model, nullptr, Pooling::mean, records);
   EXPECT_DOUBLE_EQ(scored.spearman.value(), -1);
   const EvalResult result =

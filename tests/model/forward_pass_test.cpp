@@ -100,7 +100,7 @@ double loss_of(std::span<const float> row, std::int32_t target) {
 TEST_P(ForwardPassOf, GivesTheLossThatTheEvaluatorFinds) {
   const auto ids = some_ids(23, vocabulary());
   Records records;
-  records.records.push_back({ids, std::vector<std::uint8_t>(ids.size(), 1)});
+  records.records.push_back(Record{ids, std::vector<std::uint8_t>(ids.size(), 1)});
   const EvalResult want = Evaluator(model(), adapter_.get()).evaluate(records);
   const std::vector<float> logits = ForwardPass(model(), adapter_.get()).logits(ids);
   const auto width = static_cast<std::size_t>(vocabulary());

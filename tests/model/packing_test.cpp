@@ -44,10 +44,10 @@ TEST(Packing, PacksNothingIntoPaddingRows) {
   EXPECT_EQ(packed.first, (Row{0, 1}));
 }
 
-TEST(Packing, TakesRecordsByPointerInAnyOrder) {
+TEST(Packing, TakesViewsOfRecordsInAnyOrder) {
   const Record a = record({1}, {0}), b = record({2}, {0});
-  const std::vector<const Record*> order = {&b, &a, &b};
-  EXPECT_EQ(pack_rows(std::span<const Record* const>(order), 3).ids, (Row{2, 1, 2}));
+  const std::vector<RecordView> order = {b, a, b};
+  EXPECT_EQ(pack_rows(order, 3).ids, (Row{2, 1, 2}));
 }
 
 TEST(Packing, CountsLabelledRowsAndTheMostThatOneAttendsTo) {

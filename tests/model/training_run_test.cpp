@@ -9,6 +9,7 @@
 #include "clora/model/generation/generator.hpp"
 #include "clora/model/weights/fuse.hpp"
 #include "tests/support/op_test.hpp"
+#include "tests/support/owned_records.hpp"
 #include "tests/support/training_runs.hpp"
 
 namespace clora {
@@ -249,12 +250,13 @@ TEST_F(TrainingRun, DrawsAMaskOfItsOwnForEachMicroBatchOfTheRun) {
 
 TEST_F(TrainingRun, RefusesRecordsWithoutATokenThatCountsBeforeTheFirstStep) {
   Adapter adapter = new_adapter();
-  const auto masked = [](Records records, std::size_t begin) {
-    for (std::size_t i = begin; i < records.records.size(); ++i) {
-      std::ranges::fill(records.records[i].is_target, std::uint8_t{0});
-      records.records[i].is_target.front() = 1;  // nothing predicts it
+  const auto masked = [](const Records& records, std::size_t begin) {
+    std::vector<Record> all = test::owned(records.records);
+    for (std::size_t i = begin; i < all.size(); ++i) {
+      std::ranges::fill(all[i].is_target, std::uint8_t{0});
+      all[i].is_target.front() = 1;  // nothing predicts it
     }
-    return records;
+    return Records{.records = test::store_of(all)};
   };
   const auto train = [&](const Records& records, const Records* valid) {
     run_training(open_->model, adapter, records, valid, config("out"), {}, {});

@@ -44,13 +44,13 @@ std::int64_t positions_for(const std::vector<Question>& questions) {
 
 std::vector<Question> questions_of(const Records& records) {
   std::vector<Question> questions;
-  for (const Record& record : records.records) {
+  for (const RecordView record : records.records) {
     const auto first = std::ranges::find(record.is_target, 1);
     const auto last = std::find(first, record.is_target.end(), 0);
     const auto begin = first - record.is_target.begin();
     const auto end = last - record.is_target.begin();
     if (begin < 2 || begin == end) continue;  // a text is scored from its second token on
-    const auto& ids = record.ids;
+    const std::span<const std::int32_t> ids = record.ids;
     questions.push_back(
         {{ids.begin(), ids.begin() + begin}, {ids.begin() + begin, ids.begin() + end}});
   }

@@ -22,7 +22,7 @@ void append_printable(std::string_view text, bool trained, const MaskStyle& styl
 
 }  // namespace
 
-std::string masked_text(const Record& record, const Tokenizer& tokenizer, const MaskStyle& style) {
+std::string masked_text(const RecordView& record, const Tokenizer& tokenizer, const MaskStyle& style) {
   std::string out;
   for (std::size_t i = 0; i < record.ids.size();) {
     const bool trained = record.is_target[i] != 0;
@@ -36,7 +36,7 @@ std::string masked_text(const Record& record, const Tokenizer& tokenizer, const 
   return out;
 }
 
-MaskCounts mask_counts(const Record& record) {
+MaskCounts mask_counts(const RecordView& record) {
   MaskCounts counts{.tokens = record.ids.size()};
   for (std::size_t i = 0; i < record.ids.size(); ++i) {
     if (record.is_target[i] == 0) continue;

@@ -48,8 +48,10 @@ Record record_of(std::int64_t length, std::int64_t vocabulary) {
 }
 
 Records records_of(std::int64_t count, std::int64_t length, std::int64_t vocabulary) {
-  return {.records =
-              std::vector<Record>(static_cast<std::size_t>(count), record_of(length, vocabulary))};
+  Records records;
+  const Record record = record_of(length, vocabulary);
+  for (std::int64_t i = 0; i < count; ++i) records.records.push_back(record);
+  return records;
 }
 
 class Warming {

@@ -11,7 +11,9 @@ namespace clora {
 void add_all_commands(CLI::App& program, Action& action);
 
 void add_train_command(CLI::App& program, Action& action);
+void add_plan_command(CLI::App& program, Action& action);
 void add_eval_command(CLI::App& program, Action& action);
+void add_data_command(CLI::App& program, Action& action);
 void add_embed_command(CLI::App& program, Action& action);
 void add_generate_command(CLI::App& program, Action& action);
 void add_chat_command(CLI::App& program, Action& action);

@@ -5,27 +5,42 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <filesystem>
+
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {
 
-void report(const Records& records, const std::string& file, const DataOptions& options,
+constexpr double kMaxWeight = 1000;
+constexpr std::int64_t kMaxMebibytes = std::int64_t{1} << 30U;
+
+void report(const Records& records, const std::string& files, const DataOptions& options,
             Output& output) {
   const std::size_t count = records.records.size() + records.skipped;
   if (records.truncated > 0) {
-    output.warning("{}: {} of {} records were longer than {} tokens and were truncated", file,
+    output.warning("{}: {} of {} records were longer than {} tokens and were truncated", files,
                    records.truncated, count, options.max_seq_length);
   }
   if (records.skipped > 0) {
-    output.warning("{}: {} records have no labelled tokens left and were skipped", file,
+    output.warning("{}: {} records have no labelled tokens left and were skipped", files,
                    records.skipped);
+  }
+  if (2 * std::max(records.truncated, records.skipped) > count) {
+    output.warning(
+        "{}: more than half of the records were truncated or skipped, so the model "
+        "learns little of what they say; raise --max-seq-length, or check the records "
+        "with 'clora data'",
+        files);
   }
   if (records.with_special > 0) {
     output.warning(
         "{}: line {}: '{}' is read as text, not as the special token, as in {} of {} records; use "
         "--parse-special to parse special tokens, --no-parse-special to keep them as text",
-        file, records.special_line, records.special_token, records.with_special, count);
+        records.special_file, records.special_line, records.special_token, records.with_special,
+        count);
   }
 }
 
@@ -37,7 +52,28 @@ std::string problem_of_template(const std::string& name) {
   return fmt::format("'{}' is neither a file nor one of {}", name, fmt::join(names, ", "));
 }
 
+// A path may itself end in "=" and a number.
+DataFile data_file_of(const std::string& text) {
+  const std::size_t at = text.rfind('=');
+  if (at == std::string::npos || at == 0 || std::filesystem::exists(text)) return {.path = text};
+  const std::string number = text.substr(at + 1);
+  double weight = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), weight);
+  if (number.empty() || error != std::errc() || end != number.data() + number.size()) {
+    return {.path = text};  // its reader says that it does not exist
+  }
+  require(std::isfinite(weight) && weight > 0 && weight <= kMaxWeight,
+          "--data: the weight of '{}' must be above 0 and at most {}, got {}", text.substr(0, at),
+          kMaxWeight, number);
+  return {.path = text.substr(0, at), .weight = weight};
+}
+
 }  // namespace
+
+std::string names_of(std::span<const DataFile> files) {
+  const std::string first = files.front().path.string();
+  return files.size() == 1 ? first : fmt::format("{} and {} more", first, files.size() - 1);
+}
 
 CLI::Option* add_chat_template_option(CLI::App& command, std::string& name) {
   return command
@@ -49,11 +85,12 @@ CLI::Option* add_chat_template_option(CLI::App& command, std::string& name) {
       ->type_name("NAME|FILE");
 }
 
-void add_data_options(CLI::App& command, DataOptions& options, const std::string& data_help) {
+void add_data_options(CLI::App& command, DataOptions& options, const std::string& data_help,
+                      const std::string& data_name) {
   const std::string group = "Data";
-  command.add_option("--data", options.data, data_help)
+  command.add_option(data_name, options.data, data_help)
       ->check(LocalPath(HubKind::data_set))
-      ->type_name("PATH")
+      ->type_name("PATH[=WEIGHT]")
       ->required()
       ->group(group);
   command
@@ -63,9 +100,18 @@ void add_data_options(CLI::App& command, DataOptions& options, const std::string
       ->type_name("TOKENS")
       ->capture_default_str()
       ->group(group);
-  command.add_option("--limit", options.limit, "Read only the first N records; 0: all")
+  command
+      .add_option("--limit", options.limit, "Read only the first N records of each file; 0: all")
       ->transform(Integer(0, kMaxCount))
       ->type_name("N")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--data-memory", options.memory_mib,
+                  "Host memory for records; if they need more, they are kept in a temporary file "
+                  "(in TMPDIR, else /var/tmp)")
+      ->transform(Integer(1, kMaxMebibytes))
+      ->type_name("MIB")
       ->capture_default_str()
       ->group(group);
   command
@@ -80,14 +126,47 @@ void add_data_options(CLI::App& command, DataOptions& options, const std::string
           "Parse special tokens written in records (<|im_end|>) (default: read them as text, with "
           "a warning)")
       ->group(group);
+  command
+      .add_flag("--apply-chat-template", options.apply_chat_template,
+                "Read a text prompt and its completion as a user and an assistant turn")
+      ->group(group);
   add_chat_template_option(command, options.chat_template)->group(group);
 }
 
-Records read_records(const std::filesystem::path& file, const DataOptions& options,
-                     std::int64_t limit, const ModelText& text, Output& output) {
+std::vector<DataFile> data_files_of(const DataOptions& options) {
+  std::vector<DataFile> files;
+  for (const std::string& text : options.data) files.push_back(data_file_of(text));
+  return files;
+}
+
+SplitFiles split_files_of(const DataOptions& options) {
+  SplitFiles files;
+  for (const DataFile& given : data_files_of(options)) {
+    if (!std::filesystem::is_directory(given.path)) {
+      files.train.push_back(given);
+      continue;
+    }
+    const auto train = find_split(given.path, "train");
+    if (!train) {
+      fail(ErrorCode::not_found,
+           "'{}' contains no train.jsonl; name a file of records, or rename it",
+           given.path.string());
+    }
+    files.train.push_back({*train, given.weight});
+    if (const auto valid = find_split(given.path, "valid")) files.valid.push_back({*valid});
+  }
+  return files;
+}
+
+Records read_records(std::span<const DataFile> files, const DataOptions& options,
+                     std::int64_t limit, const ModelText& text, Output& output,
+                     DataReport* report_of_data) {
   RecordOptions how;
+  how.report = report_of_data;
+  how.memory.max_resident_bytes = static_cast<std::size_t>(options.memory_mib) << 20U;
   how.max_seq_length = static_cast<std::size_t>(options.max_seq_length);
   how.append_eos = options.append_eos;
+  how.apply_chat_template = options.apply_chat_template;
   how.limit = static_cast<std::size_t>(limit);
   how.pairs = options.pairs;
   how.parse_special = options.parse_special.value_or(false);
@@ -95,9 +174,9 @@ Records read_records(const std::filesystem::path& file, const DataOptions& optio
   how.chat_template_problem = text.chat_template_problem();
   const ChatTemplate* chat_template = text.find_chat_template();
   if (chat_template == nullptr && !how.pairs) output.detail("{}", text.chat_template_problem());
-  Records records = load_records(file, text.tokenizer(), chat_template, how);
+  Records records = load_records(files, text.tokenizer(), chat_template, how);
   if (options.parse_special) records.with_special = 0;  // given explicitly, so no warning
-  report(records, file.string(), options, output);
+  report(records, names_of(files), options, output);
   return records;
 }
 

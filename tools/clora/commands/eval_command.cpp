@@ -1,4 +1,6 @@
 // clora eval: loss, perplexity and exact match of a model on records.
+#include <fmt/ranges.h>
+
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -54,7 +56,7 @@ double match(const Options& options, LoadedModel& loaded, const Adapter* adapter
   const std::vector<Question> questions = questions_of(records);
   require(!questions.empty(),
           "--exact-match requires records with a prompt and a completion; '{}' has none",
-          options.data.data);
+          fmt::join(options.data.data, "', '"));
   ProgressBar bar(output, "record", static_cast<std::int64_t>(questions.size()));
   const Interrupt interrupt("\nclora: stopping; press Ctrl-C again to stop immediately\n");
   std::int64_t generated = 0, matched = 0;
@@ -77,6 +79,15 @@ double match(const Options& options, LoadedModel& loaded, const Adapter* adapter
       });
 }
 
+std::vector<DataFile> files_of(const DataOptions& options) {
+  std::vector<DataFile> files = data_files_of(options);
+  for (const DataFile& file : files) {
+    require(file.weight == 1, "eval: every record is evaluated once; remove the weight of '{}'",
+            file.path.string());
+  }
+  return files;
+}
+
 // Without the contrastive loss, which depends on the batches.
 int eval_embedding(const Options& options) {
   Output output(options.common.output);
@@ -84,7 +95,7 @@ int eval_embedding(const Options& options) {
   DataOptions data = options.data;
   set_task_of_data(options.task, options.common.model, data);
   const ModelText text(options.common.model);
-  const Records records = read_records(data.data, data, data.limit, text, output);
+  const Records records = read_records(files_of(data), data, data.limit, text, output);
   LoadedModel loaded(options.common, output);
   const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
   const auto task =
@@ -104,7 +115,7 @@ int eval(const Options& options) {
   Output output(options.common.output);
   const ModelText text(options.common.model, options.data.chat_template);
   const Records records =
-      read_records(options.data.data, options.data, options.data.limit, text, output);
+      read_records(files_of(options.data), options.data, options.data.limit, text, output);
   LoadedModel loaded(options.common, output, options.data.max_seq_length);
   const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
   const Adapter* used = adapter ? &*adapter : nullptr;
@@ -132,7 +143,7 @@ int eval(const Options& options) {
 void add_eval_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("eval", "Evaluate a model on records");
   const auto options = std::make_shared<Options>();
-  add_data_options(*command, options->data, "Records to evaluate: a .jsonl file");
+  add_data_options(*command, options->data, "Records to evaluate: one or more files");
   add_embedding_task_options(*command, options->task);
   command->add_option("--adapter", options->adapter, "Adapter to use, in PEFT format")
       ->check(LocalPath(HubKind::model))

@@ -35,10 +35,14 @@ struct Options {
 };
 
 // The text goes to a terminal or to a file, which has no colours.
-void show(const Record& record, std::size_t number, const Tokenizer& tokenizer, Output& output) {
+void show(const RecordView& record, std::size_t number, const Tokenizer& tokenizer,
+          Output& output) {
   const MaskCounts counts = mask_counts(record);
   if (output.json()) {
-    output.object({{"record", number}, {"ids", record.ids}, {"is_target", record.is_target}});
+    output.object(
+        {{"record", number},
+         {"ids", std::vector<std::int32_t>(record.ids.begin(), record.ids.end())},
+         {"is_target", std::vector<int>(record.is_target.begin(), record.is_target.end())}});
     return;
   }
   output.result("--- record {}: {} tokens, {} of them trained, in {} {}", number, counts.tokens,

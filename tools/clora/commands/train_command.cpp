@@ -1,4 +1,6 @@
 // clora train: fine-tunes a LoRA adapter on records.
+#include <fmt/ranges.h>
+
 #include <memory>
 
 #include "clora/model/training/training_run.hpp"
@@ -6,7 +8,9 @@
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/data_options.hpp"
 #include "tools/clora/commands/embedding_task.hpp"
+#include "tools/clora/data_report_text.hpp"
 #include "tools/clora/interrupt.hpp"
+#include "tools/clora/training/memory_options.hpp"
 #include "tools/clora/training/run_folder.hpp"
 #include "tools/clora/training/training_adapter.hpp"
 #include "tools/clora/training/training_report.hpp"
@@ -16,13 +20,18 @@
 namespace clora {
 namespace {
 
+constexpr const char* kAdamw8Bit = "adamw-8bit";
+
 constexpr const char* kFooter = R"(Examples:
   clora train --model MODEL.gguf --data FOLDER --adapter-out my-adapter --epochs 2 --lr 1e-3
   clora train --model MODEL --data train.jsonl --adapter-out out --rank 16 --target-modules q_proj,v_proj
+  clora train --model MODEL --data chats.jsonl --data rare.jsonl=3 --data common.jsonl.zst=0.5 ...
   clora train --config my-adapter/run.toml --resume my-adapter
   clora train --model all-MiniLM-L6-v2 --task embedding --data pairs --adapter-out out --batch-size 32
-Records, one JSON object per line: {"text": ...}, {"prompt": ..., "completion": ...} (loss on the
-completion) or {"messages": [{"role": ..., "content": ...}, ...]} (loss on the assistant's turns).
+Records, one JSON object per line or in one JSON array, also compressed (gzip, zstd): {"text": ...},
+{"prompt": ..., "completion": ...} (loss on the completion), {"messages": [{"role": ..., "content":
+...}, ...]} (loss on the assistant's turns), ShareGPT's {"conversations": ...} or Alpaca's
+{"instruction": ..., "output": ...}. 'clora data' shows what they are.
 With --task embedding: {"anchor": ..., "positive": ...} or also "negative": the vector of an anchor
 shall be nearest to that of its positive, among the positives and negatives of all records of a
 micro-batch (the multiple negatives ranking loss of sentence-transformers; the loss is per anchor).
@@ -40,29 +49,46 @@ struct Options {
   EmbeddingTaskOptions task;
   TrainingRunConfig run;
   TrainingAdapterOptions adapter;
-  std::string adapter_out, resume, schedule = "constant";
+  MemoryOptions memory;
+  std::string adapter_out, resume, schedule = "constant", optimizer = "adamw";
   bool overwrite = false;
   std::string effective;  // the text of run.toml
 };
 
 struct DataSet {
   Records train;
-  std::optional<Records> valid;
+  std::optional<Records> valid = {};
+  std::vector<NamedReport> reports = {};  // of train, and of valid
 };
 
+void show(const DataSet& data, const DataOptions& options, Output& output) {
+  for (const NamedReport& each : data.reports) {
+    for (const std::string& line :
+         lines_of(each, static_cast<std::size_t>(options.max_seq_length))) {
+      output.info("{}", line);
+    }
+  }
+  for (const std::string& line : lines_of_overlaps(data.reports)) output.warning("{}", line);
+}
+
+nlohmann::ordered_json json_of(const DataSet& data) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const NamedReport& each : data.reports) list.push_back(json_of(each));
+  return list;
+}
+
 DataSet read_data(const Options& options, const ModelText& text, Output& output) {
-  const std::filesystem::path path = options.data.data;
   DataOptions how = options.data;
   set_task_of_data(options.task, options.common.model, how);
-  if (!std::filesystem::is_directory(path)) {
-    return {read_records(path, how, how.limit, text, output), std::nullopt};
+  const SplitFiles files = split_files_of(how);
+  NamedReport of_train{names_of(files.train)};
+  DataSet data{read_records(files.train, how, how.limit, text, output, &of_train.report)};
+  data.reports.push_back(std::move(of_train));
+  if (!files.valid.empty()) {
+    NamedReport& of_valid = data.reports.emplace_back(NamedReport{names_of(files.valid)});
+    data.valid = read_records(files.valid, how, 0, text, output, &of_valid.report);
   }
-  const auto train = find_split(path, "train");
-  if (!train) fail(ErrorCode::not_found, "train: '{}' contains no train.jsonl", path.string());
-  DataSet data{read_records(*train, how, how.limit, text, output), std::nullopt};
-  if (const auto valid = find_split(path, "valid")) {
-    data.valid = read_records(*valid, how, 0, text, output);
-  }
+  show(data, how, output);
   return data;
 }
 
@@ -72,10 +98,39 @@ TrainingRunConfig run_config(const Options& options, const ModelConfig& model) {
   config.schedule = options.schedule == "linear"   ? Schedule::linear
                     : options.schedule == "cosine" ? Schedule::cosine
                                                    : Schedule::constant;
+  config.moments = options.optimizer == kAdamw8Bit ? MomentType::q8 : MomentType::f32;
   config.seed = options.common.seed;
   config.adapter_out = options.adapter_out;
   config.max_seq_length = options.data.max_seq_length;
   return config;
+}
+
+// Chooses what the run keeps in memory, before anything of it is loaded.
+void plan_memory(Options& options, const DataSet& data, Output& output) {
+  const TraceSpan span(options.common.trace.get(), "plan memory");
+  const WeightFiles files = WeightFiles::open(options.common.model);
+  const TrainingRunConfig config = run_config(options, files.config());
+  const PlannedRun run{.context = context_config(options.common),
+                       .files = &files,
+                       .context_length = options.data.max_seq_length,
+                       .make_adapter =
+                           [&](Context& context, const ModelConfig& model) {
+                             return make_adapter(options.adapter, context, model,
+                                                 options.common.model, options.common.seed);
+                           },
+                       .trainer = trainer_config(config)};
+  const PolicyPlan plan =
+      planned_memory(options.memory, run, largest_step(files.config(), data.train, config));
+  options.run.policy = plan.policy;
+  options.common.weight_copy_share = plan.weight_copy_share;
+  const std::string text =
+      fmt::format("memory: {} planned, {}", readable_bytes(static_cast<double>(plan.peak_bytes)),
+                  text_of(plan.policy));
+  if (plan.policy == MemoryPolicy{} && options.common.memory_bytes == 0) {
+    output.detail("{}", text);
+  } else {
+    output.info("{}", text);
+  }
 }
 
 // The validated inputs of a run.
@@ -90,7 +145,7 @@ TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& 
   const TrainingRunConfig config = run_config(options, inputs.loaded.model().config());
   const Records* valid = inputs.data.valid ? &*inputs.data.valid : nullptr;
   TrainingReport report(output, inputs.loaded, options.common.model, folder, options.effective);
-  report.start(inputs.adapter, inputs.data.train, valid, config);
+  report.start(inputs.adapter, inputs.data.train, valid, config, json_of(inputs.data));
   const TrainingSummary summary =
       run_training(inputs.loaded.model(), inputs.adapter, inputs.data.train, valid, config,
                    folder.checkpoint(), report.callbacks(interrupt));
@@ -120,7 +175,7 @@ TrainingSummary run_in_its_folder(RunFolder& folder, const Options& options, con
   }
 }
 
-int train(const Options& options) {
+int train(Options options) {
   Output output(options.common.output);
   RunFolder folder(options.adapter_out, options.resume, options.overwrite);
   const ModelText text(options.common.model, options.data.chat_template);
@@ -131,12 +186,13 @@ int train(const Options& options) {
   if (options.run.eval_every > 0 && !data.valid) {
     fail(ErrorCode::not_found,
          "train: --eval-every requires a valid.jsonl next to train.jsonl; '{}' has none",
-         options.data.data);
+         fmt::join(options.data.data, "', '"));
   }
+  if (options.task.embeds()) options.adapter.config.task_type = kFeatureExtraction;
+  plan_memory(options, data, output);
   LoadedModel loaded(options.common, output, options.data.max_seq_length);
-  TrainingAdapterOptions of_adapter = options.adapter;
-  if (options.task.embeds()) of_adapter.config.task_type = kFeatureExtraction;
-  Adapter adapter = make_adapter(of_adapter, loaded, options.common.model, options.common.seed);
+  Adapter adapter = make_adapter(options.adapter, loaded.context(), loaded.model().config(),
+                                 options.common.model, options.common.seed);
   if (!folder.checkpoint().empty()) {  // checked before anything in the folder changes
     (void)check_resume(folder.checkpoint(), loaded.model(), adapter, data.train,
                        run_config(options, loaded.model().config()));
@@ -187,6 +243,13 @@ void add_length_options(CLI::App& command, TrainingRunConfig& run, const std::st
 
 void add_optimiser_options(CLI::App& command, Options& options, const std::string& group) {
   TrainingRunConfig& run = options.run;
+  command
+      .add_option("--optimizer", options.optimizer,
+                  "adamw-8bit stores the two moments of AdamW in 8 bits: 2 bytes per trainable "
+                  "parameter instead of 8")
+      ->check(CLI::IsMember({"adamw", kAdamw8Bit}))
+      ->capture_default_str()
+      ->group(group);
   command.add_option("--lr", run.learning_rate, "Peak learning rate")
       ->transform(NumberAbove(0, 10))
       ->capture_default_str()
@@ -246,14 +309,17 @@ void add_train_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("train", "Fine-tune an adapter on records");
   const auto options = std::make_shared<Options>();
   add_data_options(*command, options->data,
-                   "A .jsonl file, or a folder with train.jsonl and optionally valid.jsonl");
+                   "A file of records, or a folder with train.jsonl and optionally valid.jsonl; "
+                   "several are mixed, each with its WEIGHT: visits per record and epoch");
   add_embedding_task_options(*command, options->task);
   add_output_folder_options(*command, *options);
   add_training_adapter_options(*command, options->adapter);
   add_length_options(*command, options->run, "Training");
   add_optimiser_options(*command, *options, "Training");
   add_upkeep_options(*command, *options, "Training");
+  add_memory_policy_options(*command, options->memory);
   add_run_options(*command, options->common);
+  add_memory_option(*command, options->common);
   command->footer(kFooter);
   command->callback([options, command, &action] {
     options->adapter.note_given(*command);

@@ -23,8 +23,9 @@ class TrainingReport {
   TrainingReport(const TrainingReport&) = delete;
   TrainingReport& operator=(const TrainingReport&) = delete;
 
+  // data: the reports of train and valid, for the log.
   void start(const Adapter& adapter, const Records& train, const Records* valid,
-             const TrainingRunConfig& config);
+             const TrainingRunConfig& config, const nlohmann::ordered_json& data);
   // The callbacks hold references to this object and to `interrupt`.
   TrainingCallbacks callbacks(const Interrupt& interrupt);
   void done(const TrainingSummary& summary);
@@ -36,6 +37,7 @@ class TrainingReport {
   void on_eval(const EvalResult& result);
   void on_save(std::int64_t step, const std::filesystem::path& folder);
   void on_resume(const ResumePoint& point);
+  void show_memory();
 
   Output& output_;
   LoadedModel& loaded_;
@@ -45,6 +47,7 @@ class TrainingReport {
   TrainingLog log_;
   std::unique_ptr<ProgressBar> bar_;
   std::filesystem::path last_checkpoint_;
+  MemoryStatistics memory_;  // at the last step
 };
 
 }  // namespace clora
