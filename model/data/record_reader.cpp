@@ -21,24 +21,6 @@ bool any_text(const RecordJson& value, const F& f) {
          std::ranges::any_of(value, [&](const RecordJson& inner) { return any_text(inner, f); });
 }
 
-// The known templates write texts only, so they would leave the rest of a conversation out.
-void require_shown(const Conversation& conversation) {
-  for (const ChatMessage& message : conversation.messages) {
-    for (const auto& [key, value] : message.fields.items()) {
-      if (key == "content" && value.is_array()) continue;  // its texts are the message's
-      if (key == "tool_calls" || key == "tool_call_id" || key == "reasoning_content") {
-        bad_record("\"{}\" of {} cannot be written by the chat template", key, "a message");
-      }
-    }
-  }
-  if (!conversation.tools.is_null())
-    bad_record("\"{}\" of {} cannot be written by the chat template", "tools", "a record");
-  if (!conversation.arguments.is_null()) {
-    bad_record("\"{}\" of {} cannot be written by the chat template", "chat_template_kwargs",
-               "a record");
-  }
-}
-
 }  // namespace
 
 RecordReader::RecordReader(const Tokenizer& tokenizer, const ChatTemplate* chat_template,
@@ -168,7 +150,6 @@ void RecordReader::require_chat_template(RecordForm form) const {
 }
 
 ReadRecord RecordReader::read_conversation(const Conversation& conversation) const {
-  require_shown(conversation);
   ReadRecord out;
   for (const ChatMessage& message : conversation.messages) {
     look_for_special(out, message.content);

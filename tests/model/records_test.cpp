@@ -414,7 +414,7 @@ TEST(Records, OfMessagesInPartsAreAllRead) {
   CLORA_DEMO_MODEL_OR_SKIP(model);
   CLORA_REQUIRE_TEST_DATA(data, "datasets/v1_sft_demo.jsonl");
   const Tokenizer smol = load_tokenizer(model);
-  const ChatTemplate chat = ChatTemplate::recognise(smol.chat_template(), smol);
+  const ChatTemplate chat = ChatTemplate::parse(smol.chat_template(), smol);
   const Records all = load_records(data, smol, &chat, {.max_seq_length = 2048});
   EXPECT_EQ(all.records.size() + all.skipped, 500u);
   EXPECT_EQ(all.skipped, 0u);
