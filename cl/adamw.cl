@@ -9,7 +9,7 @@
 // Types   f32, aligned to 16 bytes
 // Work    both kernels: item i of the grid owns the quads of elements i, i + items of the grid,
 //         ..., and one of the n % 4 elements past the last full quad
-//         adamw_square_sums: group k writes the sum of its squares to partials[k]
+//         adamw_square_sums is in adamw_norm.clh
 //         adamw_update: every group adds all partials in the same order, so one launch suffices;
 //         group 0 writes grad_norm
 // Local   2 GROUP floats
@@ -22,41 +22,8 @@
 #error "GROUP: work-items of a group, a power of two"
 #endif
 
+#include "adamw_norm.clh"
 #include "adamw_settings.clh"
-#include "group_reduce.clh"
-
-// Loops over this item's quads; LAST_ELEMENT guards its element past them, if any.
-#define EACH_QUAD \
-  for (long i = (long)get_global_id(0); i < n / 4; i += (long)get_global_size(0))
-#define LAST_ELEMENT(i)                              \
-  const long i = n / 4 * 4 + (long)get_global_id(0); \
-  if (i < n)
-
-__attribute__((reqd_work_group_size(GROUP, 1, 1)))
-__kernel void adamw_square_sums(__global float* partials, __global const float* g, long n) {
-  __local float2 scratch[GROUP];
-  float sum = 0.0f;
-  float lost = 0.0f;
-  EACH_QUAD {
-    const float4 grad = ((__global const float4*)g)[i];
-    const float4 square = grad * grad;
-    add_compensated(&sum, &lost, square.x);
-    add_compensated(&sum, &lost, square.y);
-    add_compensated(&sum, &lost, square.z);
-    add_compensated(&sum, &lost, square.w);
-  }
-  LAST_ELEMENT(i) add_compensated(&sum, &lost, g[i] * g[i]);
-  const float all = group_sum_compensated(sum, lost, scratch);
-  if (get_local_id(0) == 0) partials[get_group_id(0)] = all;
-}
-
-// One update step of a quad or a single element.
-#define UPDATE(p, m, v, grad)                                                              \
-  m = settings[BETA1] * m + (1.0f - settings[BETA1]) * grad;                               \
-  v = settings[BETA2] * v + (1.0f - settings[BETA2]) * grad * grad;                        \
-  p -= settings[LEARNING_RATE] *                                                           \
-       (m / settings[CORRECTION1] / (sqrt(v / settings[CORRECTION2]) + settings[EPSILON]) + \
-        settings[WEIGHT_DECAY] * p);
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 __kernel void adamw_update(__global float* p, __global float* m, __global float* v,
@@ -64,12 +31,7 @@ __kernel void adamw_update(__global float* p, __global float* m, __global float*
                            __global const float* settings, __global const float* partials,
                            int partial_count, long n) {
   __local float2 scratch[GROUP];
-  float part = 0.0f;
-  float lost = 0.0f;
-  for (int i = (int)get_local_id(0); i < partial_count; i += GROUP) {
-    add_compensated(&part, &lost, partials[i]);
-  }
-  const float norm = sqrt(group_sum_compensated(part, lost, scratch));
+  const float norm = adamw_norm(partials, partial_count, scratch);
   if (get_global_id(0) == 0) grad_norm[0] = norm;
   const float clip = clip_factor(norm, settings);
   EACH_QUAD {
@@ -77,13 +39,13 @@ __kernel void adamw_update(__global float* p, __global float* m, __global float*
     float4 parameter = ((__global float4*)p)[i];
     float4 first = ((__global float4*)m)[i];
     float4 second = ((__global float4*)v)[i];
-    UPDATE(parameter, first, second, grad)
+    ADAMW_UPDATE(parameter, first, second, grad)
     ((__global float4*)p)[i] = parameter;
     ((__global float4*)m)[i] = first;
     ((__global float4*)v)[i] = second;
   }
   LAST_ELEMENT(i) {
     const float grad = g[i] * clip;
-    UPDATE(p[i], m[i], v[i], grad)
+    ADAMW_UPDATE(p[i], m[i], v[i], grad)
   }
 }

@@ -7,39 +7,14 @@
 // Shapes  p, m, v, g [n], settings [8], partials [groups], grad_norm [1]
 // Types   f32
 // Work    a group is one item and owns a block of full vectors of 16; the last group also owns the
-//         tail. adamw_square_sums writes the block's sum to partials[group]; in adamw_update every
-//         group adds the partials and group 0 writes grad_norm
+//         tail. adamw_square_sums is in adamw_norm_cpu.clh; in adamw_update every group adds the
+//         partials and group 0 writes grad_norm
 // Local   none
 // Cost    square sums n reads; update 4 n reads and 3 n writes; memory-bound
 // Numerics  as adamw.cl: compensated sums in 16 lanes.
 //! clc: build on cpu:
+#include "adamw_norm_cpu.clh"
 #include "adamw_settings.clh"
-#include "compensated_sum.clh"
-#include "float16_math.clh"
-
-#define CPU_KERNEL __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
-
-// First element of the block of group `group`: a multiple of 16, or n after the last group.
-long block_begin(long group, long groups, long n) {
-  return group == groups ? n : (n / 16) * group / groups * 16;
-}
-
-CPU_KERNEL adamw_square_sums(__global float* partials, __global const float* g, long n) {
-  const long group = (long)get_group_id(0);
-  const long end = block_begin(group + 1, (long)get_num_groups(0), n);
-  long i = block_begin(group, (long)get_num_groups(0), n);
-  float16 sum = 0.0f;
-  float16 lost = 0.0f;
-  for (; i + 16 <= end; i += 16) {
-    const float16 x = vload16(0, g + i);
-    add_compensated16(&sum, &lost, x * x);
-  }
-  if (i < end) {
-    const float16 x = load16_tail(g + i, (int)(end - i), 0.0f);
-    add_compensated16(&sum, &lost, x * x);
-  }
-  partials[group] = collapse_compensated16(sum, lost);
-}
 
 // One vector of parameters with its moments.
 typedef struct {
@@ -59,10 +34,7 @@ CPU_KERNEL adamw_update(__global float* p, __global float* m, __global float* v,
                         __global float* grad_norm, __global const float* g,
                         __global const float* settings, __global const float* partials,
                         int partial_count, long n) {
-  float sum = 0.0f;
-  float lost = 0.0f;
-  for (int k = 0; k < partial_count; ++k) add_compensated(&sum, &lost, partials[k]);
-  const float norm = sqrt(sum + lost);
+  const float norm = adamw_norm(partials, partial_count);
   const long group = (long)get_group_id(0);
   if (group == 0) grad_norm[0] = norm;
   const float clip = clip_factor(norm, settings);

@@ -32,6 +32,7 @@ set(CLORA_PUBLIC_HEADERS
   runtime/programs/program_cache.hpp
   runtime/programs/program_store.hpp
   ops/adamw.hpp
+  ops/adamw_q8.hpp
   ops/sample.hpp
   ops/attention/attention.hpp
   ops/attention/attention_window.hpp
@@ -48,6 +49,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/loss/contrastive.hpp
   ops/loss/cross_entropy.hpp
   ops/quant/quant.hpp
+  ops/quant/quantise.hpp
   ops/quant/weight.hpp
   ops/recurrent/delta_rule.hpp
   ops/recurrent/short_conv.hpp
@@ -78,6 +80,7 @@ set(CLORA_PUBLIC_HEADERS
   model/embedding/embedding_scores.hpp
   model/transformer/forward_pass.hpp
   model/transformer/language_model.hpp
+  model/transformer/memory_policy.hpp
   model/transformer/layer_weights.hpp
   model/transformer/recorded_rows.hpp
   model/weights/fuse.hpp
@@ -96,9 +99,11 @@ set(CLORA_PUBLIC_HEADERS
   model/training/checkpoint.hpp
   model/training/contrastive_loss.hpp
   model/training/evaluator.hpp
+  model/training/moments.hpp
   model/training/recorded_step.hpp
   model/training/resumption.hpp
   model/training/run_fingerprint.hpp
+  model/training/memory_planner.hpp
   model/training/trainer.hpp
   model/training/training_config.hpp
   model/training/training_run.hpp

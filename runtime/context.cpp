@@ -111,9 +111,12 @@ bool takes_addresses(const Device& device) {
   return device.kind == DeviceKind::gpu && has_nvidia_driver(device);
 }
 
+bool has_memory(const Tensor& tensor) {
+  return !tensor.empty() && tensor.storage()->buffer != nullptr;
+}
+
 void require_transfer(const Tensor& tensor, std::size_t bytes) {
-  require(!tensor.empty() && tensor.storage()->mem != nullptr,
-          "context: a transfer needs a tensor with memory, got {}",
+  require(has_memory(tensor), "context: a transfer needs a tensor with memory, got {}",
           tensor.empty() ? "nothing" : "an unplanned temporary");
   require(tensor.bytes() == bytes,
           "context: a transfer of {} needs {} bytes of host memory, got {}", tensor.text(),
@@ -145,9 +148,9 @@ struct Context::State {
                                               waiting_for(device))),
         pool(context.get(), device,
              {config.memory_limit_bytes, config.memory_limit_share, config.sub_allocate,
-              config.hooks, health}),
+              config.dry_run, config.hooks, health}),
         transfers(context.get(), queue.get(), device, pool, health,
-                  config.profile ? &profiler : nullptr),
+                  config.profile ? &profiler : nullptr, config.dry_run),
         adopted(context.get(), device.base_alignment_bytes),
         programs(context.get(), device,
                  {config.kernel_folders, program_store_of(config), config.hooks, health}),
@@ -156,6 +159,7 @@ struct Context::State {
         variant(resolve(config.variant, config.precision, device)),
         capabilities(capped(all_capabilities(device), variant)),
         in_flight(device, health, {config.max_commands_in_flight, config.max_seconds_in_flight}) {
+    config.self_test = config.self_test && !config.dry_run;
     health->watch(queue.get());
     profiler.watch(health);
     if (config.profile && config.trace) profiler.trace_to(config.trace, device.name);

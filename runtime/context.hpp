@@ -61,6 +61,11 @@ struct ContextConfig {
   // The type of activations that products read: f32, bf16 or f16; not set: bf16 if hands_on_bf16(),
   // else f32. f16 is for evaluation only: the Trainer refuses it, since it has no loss scaling.
   std::optional<DType> activations;
+  // Plans and runs nothing: batches are recorded and their memory is planned as without it, and the
+  // pool counts every allocation beyond its limit too, but no device memory is allocated, nothing
+  // is copied, submitted or self-tested, and reads leave the host's memory unchanged. For the
+  // memory of a run ahead of it (model/training/memory_plan.hpp).
+  bool dry_run = false;
   bool self_test = true;             // of each kernel variant, before its first use
   bool profile = false;              // creates a profiling queue and enables the Profiler
   std::shared_ptr<Trace> trace;      // records the host's spans and, with profile, device commands

@@ -445,6 +445,8 @@ typedef struct clora_trainer_options {
   /* Weight of the loss that balances the load of experts, for models with experts, as transformers'
    * router_aux_loss_coef. 0: off, whatever the model's config.json has. */
   double router_aux_loss_coef;
+  const char* moments; /* how AdamW's moments are stored: "f32", 8 bytes per parameter for both, or
+                          "q8", about 2; NULL: "f32" */
 } clora_trainer_options;
 
 /* Trains the adapter's matrices with AdamW. options may be NULL. A session with the adapter

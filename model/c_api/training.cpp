@@ -18,6 +18,7 @@ TrainerConfig config_of(const clora_trainer_options& options) {
   config.clip_norm = options.clip_norm;
   config.dropout_seed = options.dropout_seed;
   config.router_aux_loss_coef = options.router_aux_loss_coef;
+  if (options.moments != nullptr) config.moments = named_moment_type(options.moments);
   require(config.beta1 > 0 && config.beta1 < 1 && config.beta2 > 0 && config.beta2 < 1 &&
               config.epsilon > 0 && config.weight_decay >= 0 && config.clip_norm >= 0,
           "clora_trainer_create: betas must be in (0, 1), epsilon above 0, weight_decay and "

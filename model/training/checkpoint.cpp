@@ -2,8 +2,10 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "clora/lora/peft_files.hpp"
@@ -64,20 +66,69 @@ std::int64_t count_of(const SafetensorsFile& file, const std::string& key) {
   return *count;
 }
 
-std::vector<float> floats_of(const SafetensorsFile& file, const std::string& name) {
+// Calls f(name, array) for each array of the moments, by its name in the file.
+template <class F>
+void each_array(auto& moments, F f) {
+  if constexpr (std::is_same_v<std::remove_cvref_t<decltype(moments)>, MomentsF32>) {
+    f("first_moment", moments.first);
+    f("second_moment", moments.second);
+  } else {
+    f("first_moment_codes", moments.first.codes);
+    f("first_moment_scales", moments.first.scales);
+    f("second_moment_root_codes", moments.root.codes);
+    f("second_moment_root_scales", moments.root.scales);
+  }
+}
+
+template <class T>
+constexpr DType kTypeOf = std::is_same_v<T, float> ? DType::f32 : DType::u8;
+
+template <class T>
+StoredTensor stored(std::string_view name, const std::vector<T>& values) {
+  return {std::string(name), kTypeOf<T>, {std::ssize(values)}, std::as_bytes(std::span(values))};
+}
+
+template <class T>
+void read_array(const SafetensorsFile& file, const std::string& name, std::vector<T>& values) {
   const std::optional<StoredTensor> tensor = file.find(name);
-  if (!tensor.has_value() || tensor->type != DType::f32) {
-    fail(ErrorCode::invalid_file, "checkpoint: '{}' has no f32 tensor '{}'", file.path().string(),
-         name);
+  if (!tensor.has_value() || tensor->type != kTypeOf<T>) {
+    fail(ErrorCode::invalid_file, "checkpoint: '{}' has no {} tensor '{}'", file.path().string(),
+         name_of(kTypeOf<T>), name);
   }
   require_intact(file, *tensor, "checkpoint");
-  std::vector<float> values(tensor->bytes.size() / sizeof(float));
+  values.resize(tensor->bytes.size() / sizeof(T));
   std::memcpy(values.data(), tensor->bytes.data(), tensor->bytes.size());
-  if (const auto at = first_not_finite(values)) {
+  if constexpr (std::is_same_v<T, float>) {
+    const auto at = first_not_finite(values);
+    if (!at) return;
     fail(ErrorCode::invalid_file, "checkpoint: the tensor '{}' of '{}' contains {} at element {}",
          name, file.path().string(), name_of_not_finite(values[*at]), *at);
   }
+}
+
+std::vector<float> floats_of(const SafetensorsFile& file, const std::string& name) {
+  std::vector<float> values;
+  read_array(file, name, values);
   return values;
+}
+
+Moments moments_of(const SafetensorsFile& file) {
+  Moments moments;
+  if (file.find("first_moment_codes")) moments = MomentsQ8{};
+  std::visit(
+      [&](auto& of_type) {
+        each_array(of_type,
+                   [&](const char* name, auto& values) { read_array(file, name, values); });
+      },
+      moments);
+  return moments;
+}
+
+// The floats of the first and of the second moment: their values, or the scales of their codes.
+std::array<std::span<const float>, 2> floats_of(const Moments& moments) {
+  if (const auto* f32 = std::get_if<MomentsF32>(&moments)) return {f32->first, f32->second};
+  const auto& q8 = std::get<MomentsQ8>(moments);
+  return {q8.first.scales, q8.root.scales};
 }
 
 void require_finite(const Adapter& adapter, std::span<const float> parameters,
@@ -90,8 +141,9 @@ void require_finite(const Adapter& adapter, std::span<const float> parameters,
   };
   if (const auto matrix = adapter_not_finite(adapter, parameters))
     refuse("the adapter's " + *matrix);
-  if (!all_finite(state.first_moment)) refuse("the first moments are not finite");
-  if (!all_finite(state.second_moment)) refuse("the second moments are not finite");
+  const auto [first, second] = floats_of(state.moments);
+  if (!all_finite(first)) refuse("the first moments are not finite");
+  if (!all_finite(second)) refuse("the second moments are not finite");
 }
 
 }  // namespace
@@ -104,11 +156,15 @@ void save_checkpoint(const std::filesystem::path& folder, const Adapter& adapter
   const std::vector<float> parameters = adapter.context().read<float>(adapter.parameters());
   require_finite(adapter, parameters, state);
   save_adapter(adapter, folder);
-  const Shape shape{static_cast<std::int64_t>(parameters.size())};
-  const std::array<StoredTensor, 3> tensors{
-      {{"first_moment", DType::f32, shape, std::as_bytes(std::span(state.first_moment))},
-       {"parameters", DType::f32, shape, std::as_bytes(std::span(parameters))},
-       {"second_moment", DType::f32, shape, std::as_bytes(std::span(state.second_moment))}}};
+  std::vector<StoredTensor> tensors{stored("parameters", parameters)};
+  std::visit(
+      [&](const auto& moments) {
+        each_array(moments, [&](const char* name, const auto& values) {
+          tensors.push_back(stored(name, values));
+        });
+      },
+      state.moments);
+  std::ranges::sort(tensors, {}, &StoredTensor::name);
   write_safetensors(folder / kStateFile, tensors,
                     with_checksums(metadata_of(state, fingerprint), tensors));
 }
@@ -122,8 +178,7 @@ Checkpoint read_checkpoint(const std::filesystem::path& folder) {
           .fingerprint = fingerprint_from_json(text_of(file, "fingerprint"), source),
           .state = {.step = count_of(file, "step"),
                     .micro_batches = count_of(file, "micro_batches"),
-                    .first_moment = floats_of(file, "first_moment"),
-                    .second_moment = floats_of(file, "second_moment")},
+                    .moments = moments_of(file)},
           .parameters = floats_of(file, "parameters")};
 }
 

@@ -74,12 +74,12 @@ PackedRows pack_for(const std::optional<ContrastiveLoss>& contrastive, const Mod
 }
 
 Evaluator::Evaluator(LanguageModel& model, const Adapter* adapter, std::shared_ptr<Arena> arena,
-                     const std::optional<ContrastiveLoss>& contrastive)
+                     const std::optional<ContrastiveLoss>& contrastive, const MemoryPolicy& policy)
     : model_(&model),
       adapter_(adapter),
       contrastive_(contrastive),
       loss_sum_(model.context().allocate({1}, DType::f32, MemoryTag::activations)),
-      steps_(model, adapter, StepTask{StepKind::evaluate, contrastive}, {loss_sum_},
+      steps_(model, adapter, StepTask{StepKind::evaluate, contrastive, policy}, {loss_sum_},
              std::move(arena)) {}
 
 PackedRows Evaluator::pack(const Records& records, std::span<const std::size_t> indices) const {

@@ -32,9 +32,10 @@ class Evaluator {
   static constexpr std::size_t kAnyCount = static_cast<std::size_t>(-1);
 
   // adapter may be null. arena: memory to share with other batches, or null. contrastive: the loss
-  // of text pairs, instead of that of the next token.
+  // of text pairs, instead of that of the next token. policy: that of the training beside it.
   Evaluator(LanguageModel& model, const Adapter* adapter, std::shared_ptr<Arena> arena = nullptr,
-            const std::optional<ContrastiveLoss>& contrastive = {});
+            const std::optional<ContrastiveLoss>& contrastive = {},
+            const MemoryPolicy& policy = {});
 
   // Waits for the device. Errors: invalid_data if no token of the records is labelled. If the loss
   // is not finite: invalid_file, naming the weight that is not finite; else invalid_data, naming

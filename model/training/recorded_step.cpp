@@ -44,6 +44,7 @@ RecordingOptions RecordedStep::options(const StepResults& results) const {
           .trains = trains(),
           .seed_and_step = inputs_.seed_and_step(),
           .balance = results.balance_loss.empty() ? Tensor() : inputs_.balance(),
+          .policy = task_.policy,
           .casts_adapter = true};
 }
 

@@ -9,6 +9,7 @@
 #include "clora/lora/adapter.hpp"
 #include "clora/model/training/contrastive_loss.hpp"
 #include "clora/model/transformer/language_model.hpp"
+#include "clora/model/transformer/memory_policy.hpp"
 #include "clora/model/transformer/recorded_rows.hpp"
 
 namespace clora {
@@ -24,6 +25,7 @@ enum class StepKind {
 struct StepTask {
   StepKind kind = StepKind::evaluate;
   std::optional<ContrastiveLoss> contrastive = {};  // nullopt: the loss of the next token
+  MemoryPolicy policy = {};
 };
 
 // The sizes for which a step is recorded: rows, and how many of them are labelled.

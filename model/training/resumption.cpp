@@ -31,10 +31,18 @@ RunFingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records
     settings.push_back(setting("contrastive scale", c.contrastive->scale));
     settings.push_back(setting("pooling", static_cast<int>(c.contrastive->pooling)));
   }
-  // Checkpoints of earlier versions do not have it.
+  // Checkpoints of earlier versions do not have these two.
   if (c.router_aux_loss_coef > 0) {
     settings.push_back(setting("router aux loss coef", c.router_aux_loss_coef));
   }
+  // Checkpoints of blocks give the same bits.
+  if (c.policy.feed_forward_rows > 0) {
+    settings.push_back(setting("rows of a feed-forward tile", c.policy.feed_forward_rows));
+  }
+  if (c.policy.saved != SavedType::as_computed) {
+    settings.push_back(setting("type of saved activations", name_of(c.policy.saved)));
+  }
+  if (c.moments == MomentType::q8) settings.push_back(setting("optimizer", "adamw-8bit"));
   return settings;
 }
 

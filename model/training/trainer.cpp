@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "clora/model/training/recorded_step.hpp"
 #include "clora/ops/adamw.hpp"
 #include "model/configuration/experts_layer.hpp"
+#include "model/training/device_moments.hpp"
 #include "model/transformer/finite_check.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/memory/host_hold.hpp"
@@ -50,32 +52,26 @@ struct Trainer::Impl {
       fail(ErrorCode::invalid_data, "trainer: the adapter cannot be trained: {}", *matrix);
     }
     check_balance(config.router_aux_loss_coef, model.config());
+    check(config.policy);
     adapter.allocate_gradients();
     const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
     results = context.allocate({3 * step}, DType::f32, MemoryTag::adapters);
     adamw_settings = context.allocate({8}, DType::f32, MemoryTag::adapters);
-    recorded = std::make_unique<RecordedSteps>(language_model, &adapter,
-                                               StepTask{StepKind::train, config.contrastive},
-                                               step_results(), arena);
-    first_moment = zeros();
-    second_moment = zeros();
+    recorded = std::make_unique<RecordedSteps>(
+        language_model, &adapter, StepTask{StepKind::train, config.contrastive, config.policy},
+        step_results(), arena);
     zero.fill_zero(adapter.flat_gradients());
     zero.fill_zero(loss_sum());
     zero.fill_zero(balance_loss());
-    record_adamw(update,
-                 {.parameters = adapter.parameters(),
-                  .first_moment = first_moment,
-                  .second_moment = second_moment,
-                  .gradients = adapter.flat_gradients(),
-                  .settings = adamw_settings},
-                 grad_norm());
+    moments.emplace(context, config.moments, adapter.parameters().elements());
+    moments->record(update, {.parameters = adapter.parameters(),
+                             .gradients = adapter.flat_gradients(),
+                             .settings = adamw_settings,
+                             .grad_norm = grad_norm()});
+    zero.seal();  // all memory of the trainer but that of its steps is taken here
+    update.seal();
   }
 
-  Tensor zeros() const {
-    const std::vector<float> values(static_cast<std::size_t>(adapter.parameters().elements()));
-    return context.upload<float>(adapter.parameters().shape(), DType::f32, values,
-                                 MemoryTag::adapters);
-  }
   // Of three results, each where a kernel argument may begin.
   Tensor result(std::size_t i) const {
     return results.slice(i * results.bytes() / 3, {1}, DType::f32);
@@ -101,7 +97,8 @@ struct Trainer::Impl {
   std::shared_ptr<Arena> arena = std::make_shared<Arena>();
   std::unique_ptr<RecordedSteps> recorded;
   Batch zero, update;
-  Tensor results, adamw_settings, first_moment, second_moment;
+  Tensor results, adamw_settings;
+  std::optional<DeviceMoments> moments;
   HostHold<InFlight> in_flight;
   std::int64_t steps = 0;
   std::int64_t micro_batches_done = 0;  // of all steps
@@ -217,6 +214,11 @@ std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batche
 
 void Trainer::prepare(const WantedRows& wanted) { impl_->recorded->prepare(wanted); }
 
+double Trainer::roofline_seconds(const WantedRows& wanted, const RooflinePeaks& peaks) {
+  return impl_->recorded->prepare(wanted).batch().roofline_seconds(peaks) +
+         impl_->update.roofline_seconds(peaks);
+}
+
 std::optional<StepResult> Trainer::drain() {
   return impl_->finish(std::exchange(impl_->in_flight, {}));
 }
@@ -228,17 +230,11 @@ std::int64_t Trainer::steps() const noexcept { return impl_->steps; }
 Trainer::State Trainer::state() {
   return {.step = impl_->steps,
           .micro_batches = impl_->micro_batches_done,
-          .first_moment = impl_->context.read<float>(impl_->first_moment),
-          .second_moment = impl_->context.read<float>(impl_->second_moment)};
+          .moments = impl_->moments->read()};
 }
 
 void Trainer::restore(const State& state) {
-  const auto count = static_cast<std::size_t>(impl_->first_moment.elements());
-  require(state.first_moment.size() == count && state.second_moment.size() == count,
-          "trainer: the state to restore must have {} moments, got {} and {}", count,
-          state.first_moment.size(), state.second_moment.size());
-  impl_->context.write(impl_->first_moment, std::as_bytes(std::span(state.first_moment)));
-  impl_->context.write(impl_->second_moment, std::as_bytes(std::span(state.second_moment)));
+  impl_->moments->write(state.moments);
   impl_->steps = state.step;
   impl_->micro_batches_done = state.micro_batches;
   impl_->broken_step = 0;

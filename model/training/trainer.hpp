@@ -15,7 +15,9 @@
 #include "clora/lora/adapter.hpp"
 #include "clora/model/data/packing.hpp"
 #include "clora/model/training/contrastive_loss.hpp"
+#include "clora/model/training/moments.hpp"
 #include "clora/model/transformer/language_model.hpp"
+#include "clora/model/transformer/memory_policy.hpp"
 #include "clora/runtime/commands/batch.hpp"
 
 namespace clora {
@@ -34,6 +36,8 @@ struct TrainerConfig {
   // Micro-batches are then packed texts (pack_text_pairs()), each with the other texts of its own
   // as negatives, and "labelled tokens" are anchors. nullopt: the loss of the next token.
   std::optional<ContrastiveLoss> contrastive = {};
+  MomentType moments = MomentType::f32;
+  MemoryPolicy policy = {};
 };
 
 struct StepResult {
@@ -70,6 +74,9 @@ class Trainer {
   // Records the step for these row counts ahead of its first use. Preparing the largest step first
   // lets all others share its memory.
   void prepare(const WantedRows& wanted);
+  // The minimum time of an optimiser step with one micro-batch of these row counts, as
+  // Batch::roofline_seconds(). Records the step, too.
+  double roofline_seconds(const WantedRows& wanted, const RooflinePeaks& peaks);
   // Waits for the step in flight and returns its result, if there is one. Errors: those of step()
   // for the previous step.
   std::optional<StepResult> drain();
@@ -79,16 +86,16 @@ class Trainer {
 
   std::int64_t steps() const noexcept;  // optimiser steps enqueued so far
 
-  // Moments and step number, for checkpoints. Waits. The moments have the adapter's flat order.
+  // Moments and step number, for checkpoints. Waits.
   struct State {
     std::int64_t step = 0;
     std::int64_t micro_batches = 0;  // of all these steps: the number of dropout masks drawn
-    std::vector<float> first_moment;
-    std::vector<float> second_moment;
+    Moments moments;
+    bool operator==(const State&) const = default;
   };
   State state();
   // After a failed step the adapter's parameters must be restored, too (restore_checkpoint() does).
-  // REQUIRES: sizes as from state() for this adapter.
+  // Errors: invalid_argument if the moments are of another type or size than those of state().
   void restore(const State& state);
 
  private:

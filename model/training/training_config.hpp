@@ -11,6 +11,8 @@
 
 #include "clora/model/data/data_order.hpp"
 #include "clora/model/training/contrastive_loss.hpp"
+#include "clora/model/training/moments.hpp"
+#include "clora/model/transformer/memory_policy.hpp"
 
 namespace clora {
 
@@ -28,6 +30,7 @@ struct TrainingRunConfig {
   double weight_decay = 0;
   double clip_norm = 0;
   double router_aux_loss_coef = 0;  // as in TrainerConfig
+  MomentType moments = MomentType::f32;
   bool shuffle = true;
   std::uint64_t seed = 0;
   std::int64_t eval_every = 0;  // steps; 0: only at the end, if there is a validation set
@@ -38,6 +41,7 @@ struct TrainingRunConfig {
   // Length in tokens at which records were truncated; a resumed run must use the same. 0: unknown.
   std::int64_t max_seq_length = 0;
   std::optional<ContrastiveLoss> contrastive = {};  // of text pairs; nullopt: of the next token
+  MemoryPolicy policy = {};
 };
 
 // Limit of the optimiser steps in a run.

@@ -64,13 +64,8 @@ class Run {
         valid_(valid),
         config_(config),
         callbacks_(callbacks),
-        trainer_(model, adapter,
-                 {.weight_decay = config.weight_decay,
-                  .clip_norm = config.clip_norm,
-                  .dropout_seed = static_cast<std::uint32_t>(config.seed),
-                  .router_aux_loss_coef = config.router_aux_loss_coef,
-                  .contrastive = config.contrastive}),
-        evaluator_(model, &adapter, trainer_.arena(), config.contrastive),
+        trainer_(model, adapter, trainer_config(config)),
+        evaluator_(model, &adapter, trainer_.arena(), config.contrastive, config.policy),
         order_(order_of(config, train.data_shares())),
         total_(total_steps(config, train.data_shares())),
         fingerprint_(fingerprint_of_run(model, adapter, train, config)) {
@@ -126,12 +121,9 @@ class Run {
 
   // The step with the most rows determines the size of the memory that all others share.
   void prepare_largest() {
-    const LargestRows largest = find_largest_rows(train_, order_, trainer_.steps(), total_,
-                                                  [this] { return check_stop(); });
-    if (largest.rows == 0 || stopped_) return;
-    WantedRows most = wanted_rows(pack(largest.records));
-    most.labelled = largest.labelled;
-    trainer_.prepare(most);
+    const WantedRows most = largest_step(model_.config(), train_, config_, trainer_.steps(),
+                                         [this] { return check_stop(); });
+    if (most.rows > 0 && !stopped_) trainer_.prepare(most);
   }
 
   void enqueue_next() {
@@ -208,6 +200,28 @@ class Run {
 };
 
 }  // namespace
+
+TrainerConfig trainer_config(const TrainingRunConfig& config) {
+  return {.weight_decay = config.weight_decay,
+          .clip_norm = config.clip_norm,
+          .dropout_seed = static_cast<std::uint32_t>(config.seed),
+          .router_aux_loss_coef = config.router_aux_loss_coef,
+          .contrastive = config.contrastive,
+          .moments = config.moments,
+          .policy = config.policy};
+}
+
+WantedRows largest_step(const ModelConfig& model, const Records& train,
+                        const TrainingRunConfig& config, std::int64_t begin,
+                        const std::function<bool()>& should_stop) {
+  DataOrder order = order_of(config, train.data_shares());
+  const LargestRows largest =
+      find_largest_rows(train, order, begin, total_steps(config, train.data_shares()), should_stop);
+  if (largest.rows == 0) return {};
+  WantedRows most = wanted_rows(pack_for(config.contrastive, model, train, largest.records));
+  most.labelled = largest.labelled;
+  return most;
+}
 
 TrainingSummary run_training(LanguageModel& model, Adapter& adapter, const Records& train,
                              const Records* valid, const TrainingRunConfig& config,

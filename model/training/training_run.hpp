@@ -37,6 +37,14 @@ struct TrainingSummary {
   double final_loss = 0;  // of the last step; 0 if there was none
 };
 
+TrainerConfig trainer_config(const TrainingRunConfig& config);
+
+// The row counts of the largest step of a run from step `begin` on (from 0), which determines its
+// memory; no rows if should_stop() ended the search. Errors: those of order_of() and total_steps().
+WantedRows largest_step(const ModelConfig& model, const Records& train,
+                        const TrainingRunConfig& config, std::int64_t begin = 0,
+                        const std::function<bool()>& should_stop = {});
+
 // Runs the training. `valid` may be null. Saves the adapter to adapter_out at the end, and when
 // stopped after a step; nothing is written before. resume_from: a checkpoint folder, or empty to
 // start from the given adapter.

@@ -7,10 +7,11 @@
 namespace clora {
 namespace {
 
-void add_s(Recording& recording, AdaptedLinear& linear) {
-  if (!linear.lora.empty()) {
-    linear.s = recording.activation({recording.rows(), linear.lora.a.shape()[0]}, "s");
-  }
+// More than a model has linear layers, so that every tile of every layer has its own masks.
+constexpr std::uint32_t kSitesOfTile = 1U << 16U;
+
+void add_s(Recording& recording, AdaptedLinear& linear, std::int64_t rows) {
+  if (!linear.lora.empty()) linear.s = recording.activation({rows, linear.lora.rank()}, "s");
 }
 
 // "self_attn.q_proj" of "model.layers.3.self_attn.q_proj"
@@ -25,8 +26,8 @@ std::vector<Tensor> record_linears(Recording& recording, const Tensor& x,
                                    std::span<AdaptedLinear* const> linears) {
   std::vector<LoraOutput> outputs;
   for (AdaptedLinear* linear : linears) {
-    add_s(recording, *linear);
-    outputs.push_back({recording.activation({recording.rows(), linear->outputs()},
+    add_s(recording, *linear, x.shape()[0]);
+    outputs.push_back({recording.activation({x.shape()[0], linear->outputs()},
                                             name_in_block(linear->layer->path)),
                        linear->s, linear->layer->weights, linear->lora});
   }
@@ -38,7 +39,7 @@ std::vector<Tensor> record_linears(Recording& recording, const Tensor& x,
 
 void record_linear(Recording& recording, AdaptedLinear& linear, const Tensor& y, const Tensor& x,
                    const Tensor& residual) {
-  add_s(recording, linear);
+  add_s(recording, linear, x.shape()[0]);
   record_lora_linear(recording.batch(), y, linear.s, x, linear.layer->weights, linear.lora,
                      residual);
 }
@@ -58,6 +59,11 @@ void record_linears_da(Recording& recording, const Tensor& x,
   record_lora_linears_da(recording.batch(), x, pending, recording.deferred());
 }
 
+void set_tile(AdaptedLinear& linear, std::int64_t tile) {
+  if (linear.lora.empty()) return;
+  linear.lora.dropout.site = linear.layer->number + static_cast<std::uint32_t>(tile) * kSitesOfTile;
+}
+
 JoinedLinears::JoinedLinears(Recording& recording, const std::vector<LinearLayer>& layers,
                              std::vector<std::int64_t> widths)
     : recording_(recording), widths_(std::move(widths)) {
@@ -68,6 +74,10 @@ bool JoinedLinears::has_adapter() const {
   return std::ranges::any_of(linears_, [](const auto& each) { return !each.lora.empty(); });
 }
 
+void JoinedLinears::set_tile(std::int64_t tile) {
+  for (AdaptedLinear& linear : linears_) clora::set_tile(linear, tile);
+}
+
 std::vector<Tensor> JoinedLinears::record_forward(const Tensor& x) {
   std::vector<AdaptedLinear*> all;
   for (AdaptedLinear& linear : linears_) all.push_back(&linear);
@@ -76,7 +86,7 @@ std::vector<Tensor> JoinedLinears::record_forward(const Tensor& x) {
   std::vector<Tensor> parts;
   std::int64_t begin = 0;
   for (const std::int64_t width : widths_) {
-    parts.push_back(recording_.activation({recording_.rows(), width}, "part of a linear layer"));
+    parts.push_back(recording_.activation({x.shape()[0], width}, "part of a linear layer"));
     record_take_columns(recording_.batch(), parts.back(), y.front(), begin);
     begin += width;
   }
@@ -88,7 +98,7 @@ std::vector<PendingGradient> JoinedLinears::record_backward(const Tensor& dx,
   std::vector<LinearGradient> gradients;
   if (is_one()) {
     const Tensor dy =
-        recording_.activation({recording_.rows(), linears_.front().outputs()}, "d joined");
+        recording_.activation({dys.front().shape()[0], linears_.front().outputs()}, "d joined");
     std::int64_t begin = 0;
     for (const Tensor& part : dys) {
       record_put_columns(recording_.batch(), dy, begin, part);

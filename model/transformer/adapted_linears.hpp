@@ -25,6 +25,9 @@ std::vector<PendingGradient> record_linears_dx(Recording& recording, const Tenso
 void record_linears_da(Recording& recording, const Tensor& x,
                        std::span<const PendingGradient> pending);
 
+// Gives the layer's adapter the dropout masks of the `tile`-th range of rows.
+void set_tile(AdaptedLinear& linear, std::int64_t tile);
+
 // Linear layers with the same input, of which a file may store several as one: q, k and v, or gate
 // and up.
 class JoinedLinears {
@@ -34,6 +37,8 @@ class JoinedLinears {
                 std::vector<std::int64_t> widths);
 
   bool has_adapter() const;
+  // Gives the adapters dropout masks of their own (clora::set_tile()).
+  void set_tile(std::int64_t tile);
   // Returns the outputs, each [T, width].
   std::vector<Tensor> record_forward(const Tensor& x);
   // As record_linears_dx(), for the gradients of the outputs in their order.

@@ -1,7 +1,9 @@
 #include "model/transformer/attention_layer.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "clora/ops/rowwise/columns.hpp"
 #include "clora/ops/rowwise/rms_norm.hpp"
@@ -151,6 +153,45 @@ void AttentionLayer::gate_output() {
   record_swiglu(recording_.batch(), flat(gated_), flat(gate_), flat(y_), {}, GateFunction::sigmoid);
 }
 
+// What the backward reads of each head. Without head norms and gates some are the same tensor.
+std::vector<AttentionLayer::SavedActivation> AttentionLayer::activations() {
+  const Shape queries{recording_.rows(), spec_.heads, spec_.head_dim};
+  const Shape keys{recording_.rows(), spec_.kv_heads, spec_.head_dim};
+  return {{&q_, queries},
+          {&k_, keys},
+          {&v_, keys},
+          {&y_, queries},
+          {&q_before_norm_, queries},
+          {&k_before_norm_, keys},
+          {&gate_, queries},
+          {&gated_, queries}};
+}
+
+// Replaces each tensor by f(tensor, shape); equal ones stay equal.
+template <class Activations, class F>
+void replace_each(const Activations& activations, F f) {
+  std::vector<std::pair<Tensor, Tensor>> known;
+  for (const auto& [tensor, shape] : activations) {
+    if (tensor->empty()) continue;
+    const auto at = std::ranges::find_if(known, [&, t = tensor](const auto& pair) {
+      return pair.first.storage() == t->storage() && pair.first.offset_bytes() == t->offset_bytes();
+    });
+    const Tensor replaced = at != known.end() ? at->second : f(*tensor, shape);
+    if (at == known.end()) known.emplace_back(*tensor, replaced);
+    *tensor = replaced;
+  }
+}
+
+void AttentionLayer::save_activations() {
+  replace_each(activations(), [&](const Tensor& x, const Shape&) { return recording_.save(x); });
+}
+
+void AttentionLayer::restore_activations() {
+  replace_each(activations(), [&](const Tensor& saved, const Shape& shape) {
+    return recording_.restore(saved, shape, recording_.type());
+  });
+}
+
 void AttentionLayer::record_forward(const Tensor& y, const Tensor& h, const Tensor& residual) {
   const std::vector<Tensor> qkv = qkv_linears_.record_forward(h);
   split_gate(qkv[0]);
@@ -162,9 +203,11 @@ void AttentionLayer::record_forward(const Tensor& y, const Tensor& h, const Tens
   attend();
   gate_output();
   record_linear(recording_, o_linear_, y, flat(gated_), residual);
+  save_activations();
 }
 
 std::vector<PendingGradient> AttentionLayer::record_backward(const Tensor& dh, const Tensor& dy) {
+  restore_activations();
   const Tensor dattention = recording_.like(y_, "d attention");
   const auto pending =
       record_linears_dx(recording_, flat(dattention), std::array{LinearGradient{&o_linear_, dy}});

@@ -41,6 +41,13 @@ class AttentionLayer final : public SubLayer {
   void split_gate(const Tensor& q);
   void gate_output();
   Tensor join_gate(const Tensor& dq, const Tensor& dgate);
+  struct SavedActivation {
+    Tensor* tensor;
+    Shape shape;
+  };
+  std::vector<SavedActivation> activations();
+  void save_activations();
+  void restore_activations();
 
   Recording& recording_;
   const AttentionWeights& weights_;

@@ -57,40 +57,113 @@ Tensor RecordedModel::rows_of_stream(std::int64_t rows, std::string_view name) {
   return recording_.temporary({rows, recording_.model().config().hidden_size}, name);
 }
 
+Tensor RecordedModel::restored(const Tensor& saved, DType type) {
+  return recording_.restore(saved, {recording_.rows(), recording_.model().config().hidden_size},
+                            type);
+}
+
+bool RecordedModel::ResidualLayer::is_plain() const {
+  return weights->post_norm.empty() && weights->sum_norm.empty() && weights->multiplier == 1;
+}
+
+bool RecordedModel::Block::has_adapter() const {
+  return std::ranges::any_of(layers, [](const auto& layer) { return layer.f->has_adapter(); });
+}
+
+// What an activation-checkpointed block saves is overwritten when it is recomputed: a temporary
+// lives until the last command that uses it, so nothing has to be dropped here.
 Tensor RecordedModel::record_blocks(Tensor x) {
-  for (const BlockWeights& block : recording_.model().blocks()) {
-    for (const SubLayerWeights& weights : block) {
-      ResidualLayer& layer = layers_.emplace_back(&weights, make_sub_layer(recording_, weights), x);
-      const Tensor h = recording_.norm(x, weights.norm, "normed");
-      const Tensor y = recording_.like(x, "residual stream");
-      if (weights.sum_norm.empty()) {
-        record_layer(layer, y, h);
-      } else {
-        layer.sum = recording_.like(x, "sum");
-        record_layer(layer, layer.sum, h);
-        record_norm(recording_.batch(), y, layer.sum, weights.sum_norm, recording_.epsilon());
-      }
-      if (!recording_.trains()) layer = {};
-      x = y;
+  for (const BlockWeights& weights : recording_.model().blocks()) {
+    Block& block = blocks_.emplace_back();
+    if (keeps_input(blocks_.size() - 1)) block.input = recording_.save_checkpoint(x);
+    for (const SubLayerWeights& layer : weights) {
+      block.layers.push_back({&layer, make_sub_layer(recording_, layer)});
     }
+    x = record_block(block, x);
+    if (!recording_.trains()) block = {};
   }
   return x;
 }
 
-void RecordedModel::record_layer(ResidualLayer& layer, const Tensor& y, const Tensor& h) {
+Tensor RecordedModel::record_block(Block& block, const Tensor& x) {
+  Tensor y = x;
+  for (ResidualLayer& layer : block.layers) y = record_layer(layer, y);
+  return y;
+}
+
+Tensor RecordedModel::record_layer(ResidualLayer& layer, const Tensor& x) {
+  const SubLayerWeights& weights = *layer.weights;
+  const Tensor h = recording_.norm(x, weights.norm, "normed");
+  const Tensor y = recording_.like(x, "residual stream");
+  if (weights.sum_norm.empty()) {
+    record_sum(layer, y, x, h);
+  } else {
+    const Tensor sum = recording_.like(x, "sum");
+    record_sum(layer, sum, x, h);
+    record_norm(recording_.batch(), y, sum, weights.sum_norm, recording_.epsilon());
+    layer.sum = recording_.save(sum);
+  }
+  layer.x = recording_.save(x);
+  return y;
+}
+
+void RecordedModel::record_sum(ResidualLayer& layer, const Tensor& y, const Tensor& x,
+                               const Tensor& h) {
   const SubLayerWeights& weights = *layer.weights;
   const bool plain = weights.post_norm.empty() && weights.multiplier == 1;
-  if (plain) return layer.f->record_forward(y, h, layer.x);
-  layer.output = recording_.activation(layer.x.shape(), "sub-layer");
-  layer.f->record_forward(layer.output, h, {});
+  if (plain) return layer.f->record_forward(y, h, x);
+  const Tensor output = recording_.activation(x.shape(), "sub-layer");
+  layer.f->record_forward(output, h, {});
+  layer.output = recording_.save(output);
   const NormWeights& norm = weights.post_norm;
   if (norm.is_rms_norm()) {  // adds in its own launch
-    return record_rms_norm(recording_.batch(), y, layer.output, norm.w, recording_.epsilon(),
-                           {layer.x, weights.multiplier});
+    return record_rms_norm(recording_.batch(), y, output, norm.w, recording_.epsilon(),
+                           {x, weights.multiplier});
   }
-  const Tensor normed =
-      norm.empty() ? layer.output : recording_.norm(layer.output, norm, "post norm");
-  record_add(recording_.batch(), y, layer.x, normed, weights.multiplier);
+  const Tensor normed = norm.empty() ? output : recording_.norm(output, norm, "post norm");
+  record_add(recording_.batch(), y, x, normed, weights.multiplier);
+}
+
+// The first block of the segment that has one checkpoint.
+std::size_t RecordedModel::segment_of(std::size_t block) const {
+  return block - block % static_cast<std::size_t>(recording_.policy().blocks_per_checkpoint);
+}
+
+// The last segment is not recomputed, since its backward comes first.
+bool RecordedModel::keeps_input(std::size_t block) const {
+  if (!recording_.trains() || !recording_.policy().checkpoints()) return false;
+  return segment_of(block) == block || block >= segment_of(recording_.model().blocks().size() - 1);
+}
+
+void RecordedModel::recompute_inputs(std::size_t last) {
+  const std::size_t first = segment_of(last);
+  Tensor x = restored(blocks_[first].input, DType::f32);
+  for (std::size_t b = first; b < last; ++b) {
+    x = record_block(blocks_[b], x);
+    blocks_[b + 1].input = recording_.save_checkpoint(x);
+  }
+}
+
+// Without the output of the last layer, if that saves time.
+void RecordedModel::recompute_layers(Block& block) {
+  Tensor x = restored(block.input, DType::f32);
+  for (ResidualLayer& layer : block.layers) {
+    const bool is_last = &layer == &block.layers.back();
+    layer.x = recording_.save(x);
+    if (is_last && layer.is_plain() &&
+        layer.f->record_recompute(recording_.norm(x, layer.weights->norm, "normed"))) {
+      return;
+    }
+    x = record_layer(layer, x);
+  }
+}
+
+void RecordedModel::recompute(std::size_t block) {
+  if (!recording_.policy().checkpoints() || block + 1 == blocks_.size()) return;
+  recording_.set_recomputes(true);
+  if (blocks_[block].input.empty()) recompute_inputs(block);
+  recompute_layers(blocks_[block]);
+  recording_.set_recomputes(false);
 }
 
 RecordedModel::StreamGradient RecordedModel::record_output_backward(const Tensor& doutput,
@@ -122,7 +195,8 @@ Tensor RecordedModel::gradient_of_output(const ResidualLayer& layer, const Strea
   }
   if (weights.post_norm.empty()) return scaled;
   const Tensor doutput = recording_.activation(dy.d.shape(), "d sub-layer");
-  record_norm_backward(recording_.batch(), doutput, scaled, layer.output, weights.post_norm, {},
+  record_norm_backward(recording_.batch(), doutput, scaled,
+                       restored(layer.output, recording_.type()), weights.post_norm, {},
                        recording_.epsilon());
   return doutput;
 }
@@ -132,34 +206,46 @@ void RecordedModel::record_layer_backward(const ResidualLayer& layer, const Stre
   Batch& batch = recording_.batch();
   const NormWeights &norm = layer.weights->norm, &sum_norm = layer.weights->sum_norm;
   if (!sum_norm.empty()) {
-    record_norm_backward(batch, dy.d, dy.d, layer.sum, sum_norm, {}, recording_.epsilon());
+    record_norm_backward(batch, dy.d, dy.d, restored(layer.sum, DType::f32), sum_norm, {},
+                         recording_.epsilon());
     round_gradient(dy);
   }
-  const Tensor dh = wants_dx ? recording_.like(layer.x, "d normed") : Tensor();
+  const Tensor dh = wants_dx ? recording_.like(dy.d, "d normed") : Tensor();
   const auto pending = layer.f->record_backward(dh, gradient_of_output(layer, dy));
+  if (pending.empty() && !wants_dx) return;
+  const Tensor x = restored(layer.x, DType::f32);
   Tensor h;
   if (wants_dx && norm.is_rms_norm()) {
-    h = recording_.activation(layer.x.shape(), "normed recomputed");
-    record_rms_norm_backward(batch, dy.d, dh, layer.x, norm.w, dy.d, recording_.epsilon(),
+    if (!pending.empty()) h = recording_.activation(x.shape(), "normed recomputed");
+    record_rms_norm_backward(batch, dy.d, dh, x, norm.w, dy.d, recording_.epsilon(),
                              {.dx_bf16 = dy.bf16, .y = h});
   } else {
-    h = recording_.norm(layer.x, norm, "normed recomputed");
-    if (wants_dx) add_gradient_of_input(dy, dh, layer);
+    if (!pending.empty()) h = recording_.norm(x, norm, "normed recomputed");
+    if (wants_dx) add_gradient_of_input(dy, dh, {x, norm});
   }
-  record_lora_linears_da(batch, h, pending, recording_.deferred());
+  if (!pending.empty()) record_lora_linears_da(batch, h, pending, recording_.deferred());
 }
 
-// dy += the gradient through the norm of dh.
 void RecordedModel::add_gradient_of_input(const StreamGradient& dy, const Tensor& dh,
-                                          const ResidualLayer& layer) {
+                                          const NormedInput& input) {
   Batch& batch = recording_.batch();
-  const NormWeights& norm = layer.weights->norm;
-  if (norm.empty()) {
+  if (input.norm.empty()) {
     record_add(batch, dy.d, dy.d, dh, 1);
   } else {
-    record_norm_backward(batch, dy.d, dh, layer.x, norm, dy.d, recording_.epsilon());
+    record_norm_backward(batch, dy.d, dh, input.x, input.norm, dy.d, recording_.epsilon());
   }
   round_gradient(dy);
+}
+
+// Until the lowest layer with an adapter, if the block is the lowest with one.
+void RecordedModel::record_block_backward(Block& block, const StreamGradient& dx, bool is_lowest) {
+  auto lowest = block.layers.begin();
+  const auto has_adapter = [](const ResidualLayer& layer) { return layer.f->has_adapter(); };
+  if (is_lowest) lowest = std::ranges::find_if(block.layers, has_adapter);
+  for (auto layer = block.layers.end(); layer != lowest;) {
+    --layer;
+    record_layer_backward(*layer, dx, !is_lowest || layer != lowest);
+  }
 }
 
 void RecordedModel::round_gradient(const StreamGradient& dy) {
@@ -168,11 +254,11 @@ void RecordedModel::round_gradient(const StreamGradient& dy) {
 
 void RecordedModel::record_backward(const Tensor& doutput, const Tensor& place) {
   const StreamGradient dx = record_output_backward(doutput, place);
-  const auto has_adapter = [](const ResidualLayer& layer) { return layer.f->has_adapter(); };
-  const auto lowest = std::ranges::find_if(layers_, has_adapter);
-  for (auto layer = layers_.end(); layer != lowest;) {
-    --layer;
-    record_layer_backward(*layer, dx, layer != lowest);
+  const auto lowest_block = std::ranges::find_if(blocks_, &Block::has_adapter);
+  for (auto block = blocks_.end(); block != lowest_block;) {
+    --block;
+    recompute(static_cast<std::size_t>(block - blocks_.begin()));
+    record_block_backward(*block, dx, block == lowest_block);
   }
   recording_.deferred().flush(recording_.batch());
 }

@@ -40,13 +40,26 @@ class RecordedModel {
   void record_backward(const Tensor& doutput, const Tensor& place);
 
  private:
-  // x = sum_norm(x + multiplier post_norm(f(norm(x)))), with what its backward needs.
+  // x = sum_norm(x + multiplier post_norm(f(norm(x)))), with what its backward needs, as
+  // Recording::save() returned it.
   struct ResidualLayer {
     const SubLayerWeights* weights;
     std::unique_ptr<SubLayer> f;
-    Tensor x;            // [T, D], the input
+    Tensor x = {};       // [T, D], the input
     Tensor output = {};  // [T, D], f's; empty unless a norm or a factor follows
     Tensor sum = {};     // [T, D], before sum_norm; or empty
+
+    // Whether f alone writes the layer's output.
+    bool is_plain() const;
+  };
+  struct Block {
+    std::vector<ResidualLayer> layers;
+    Tensor input = {};  // [T, D], if it is kept or was recomputed
+    bool has_adapter() const;
+  };
+  struct NormedInput {
+    const Tensor& x;
+    const NormWeights& norm;
   };
   // The gradient of the residual stream.
   struct StreamGradient {
@@ -57,20 +70,34 @@ class RecordedModel {
 
   void add_positions(const Tensor& x);
   Tensor record_blocks(Tensor x);
-  // y = the layer's output, h its normed input.
-  void record_layer(ResidualLayer& layer, const Tensor& y, const Tensor& h);
+  // Returns the block's output.
+  Tensor record_block(Block& block, const Tensor& x);
+  // The same for one layer.
+  Tensor record_layer(ResidualLayer& layer, const Tensor& x);
+  // y = x + multiplier post_norm(f(h)).
+  void record_sum(ResidualLayer& layer, const Tensor& y, const Tensor& x, const Tensor& h);
+  std::size_t segment_of(std::size_t block) const;
+  bool keeps_input(std::size_t block) const;
+  // Gradient checkpointing: records the forward again, until all that the block's backward reads is
+  // there.
+  void recompute(std::size_t block);
+  void recompute_inputs(std::size_t last);
+  void recompute_layers(Block& block);
   StreamGradient record_output_backward(const Tensor& doutput, const Tensor& place);
   // The gradient of f's output from that of the layer's.
   Tensor gradient_of_output(const ResidualLayer& layer, const StreamGradient& dy);
   // dy becomes the gradient of the layer's input if wants_dx.
   void record_layer_backward(const ResidualLayer& layer, const StreamGradient& dy, bool wants_dx);
-  void add_gradient_of_input(const StreamGradient& dy, const Tensor& dh,
-                             const ResidualLayer& layer);
+  void record_block_backward(Block& block, const StreamGradient& dx, bool is_lowest);
+  // dy += the gradient through the norm of dh.
+  void add_gradient_of_input(const StreamGradient& dy, const Tensor& dh, const NormedInput& input);
   void round_gradient(const StreamGradient& dy);
   Tensor rows_of_stream(std::int64_t rows, std::string_view name);
+  // Of a saved tensor of the stream.
+  Tensor restored(const Tensor& saved, DType type);
 
   Recording& recording_;
-  std::vector<ResidualLayer> layers_;
+  std::vector<Block> blocks_;
   Tensor selected_rows_;  // [C, D], before the final norm
   Tensor output_;
 };

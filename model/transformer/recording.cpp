@@ -4,6 +4,8 @@
 
 #include "clora/ops/attention/attention.hpp"
 #include "clora/ops/attention/attention_window.hpp"
+#include "clora/ops/quant/quant.hpp"
+#include "clora/ops/quant/quantise.hpp"
 #include "clora/ops/rowwise/cast.hpp"
 #include "model/configuration/experts_layer.hpp"
 #include "model/transformer/norm.hpp"
@@ -102,8 +104,41 @@ AdaptedLinear Recording::adapted(const LinearLayer& layer) {
   return linear;
 }
 
+Tensor Recording::save(const Tensor& x) {
+  return options_.trains && !options_.policy.checkpoints() ? save_checkpoint(x) : x;
+}
+
+Tensor Recording::save_checkpoint(const Tensor& x) {
+  const SavedType how = options_.policy.saved;
+  const std::int64_t width = x.elements() / x.shape()[0];
+  if (how == SavedType::as_computed) return x;
+  if (how == SavedType::q8 && width % kElementsOfQ8Block == 0) {
+    const Tensor saved = batch_.temporary({x.shape()[0], width}, DType::q8_0, "saved");
+    record_quantise(batch_, saved, x.reshape(saved.shape()));
+    return saved;
+  }
+  const DType type = how == SavedType::f16 ? DType::f16 : DType::bf16;
+  if (x.type() != DType::f32) return x;
+  const Tensor saved = batch_.temporary(x.shape(), type, "saved");
+  record_cast(batch_, saved, x);
+  return saved;
+}
+
+Tensor Recording::restore(const Tensor& saved, const Shape& shape, DType type) {
+  if (saved.type() == type) return saved;
+  const Tensor x = batch_.temporary(shape, type, "restored");
+  if (saved.type() != DType::q8_0) {
+    record_cast(batch_, x, saved);
+    return x;
+  }
+  const Tensor wide = type == DType::f32 ? x : temporary(shape, "restored f32");
+  record_dequantise(batch_, wide.reshape(saved.shape()), saved);
+  if (type != DType::f32) record_cast(batch_, x, wide);
+  return x;
+}
+
 void Recording::add_load(const Tensor& logits, const Routing& routing) {
-  if (options_.balance.empty()) return;
+  if (options_.balance.empty() || recomputes_) return;
   if (!load_) {
     const ExpertPlan& plan = routing.plan;
     load_ = make_load_balance(

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "clora/model/transformer/language_model.hpp"
+#include "clora/model/transformer/memory_policy.hpp"
 #include "clora/ops/experts/load_balance.hpp"
 #include "clora/runtime/commands/batch.hpp"
 
@@ -40,6 +41,8 @@ struct RecordingOptions {
   // LoadBalance::scalars: the pass also computes the loss that balances the load of experts. Empty:
   // it does not. REQUIRES: if not, the pass trains.
   Tensor balance = {};
+  // What a pass that trains keeps; otherwise only feed_forward_rows is used.
+  MemoryPolicy policy = {};
   // Whether the adapter is cast to bf16 once, rather than in each product, if products read bf16.
   bool casts_adapter = false;
 };
@@ -68,6 +71,17 @@ class Recording {
   float epsilon() const { return static_cast<float>(model_.config().norm_epsilon); }
   // nullptr without a cache.
   const CacheTensors* cache(std::size_t index) const;
+  const MemoryPolicy& policy() const noexcept { return options_.policy; }
+  // x as the policy keeps it for the backward: x itself, or a copy in fewer bits. save() is for
+  // what the backward of a layer reads, which is not kept if there are checkpoints: it is then x
+  // itself.
+  Tensor save(const Tensor& x);
+  Tensor save_checkpoint(const Tensor& x);
+  // x again from what these returned. REQUIRES: shape and type are those of x.
+  Tensor restore(const Tensor& saved, const Shape& shape, DType type);
+  // While true, the forward of layers is recorded again for the backward.
+  bool recomputes() const noexcept { return recomputes_; }
+  void set_recomputes(bool recomputes) noexcept { recomputes_ = recomputes; }
   // Adapter gradients that await a flush at the end of the backward.
   DeferredGradients& deferred() noexcept { return deferred_; }
 
@@ -120,6 +134,7 @@ class Recording {
   DeferredGradients deferred_;
   std::optional<LoadBalance> load_;
   std::int64_t loaded_layers_ = 0;
+  bool recomputes_ = false;
 };
 
 }  // namespace clora

@@ -19,6 +19,12 @@ class SubLayer {
   virtual bool has_adapter() const = 0;
   // y [T, D] = residual + f(h [T, D]); y is neither h nor residual.
   virtual void record_forward(const Tensor& y, const Tensor& h, const Tensor& residual) = 0;
+  // Records again what the backward reads of record_forward(), but not y, if y is what takes the
+  // time; else records nothing and returns false. REQUIRES: record_forward() with the same h.
+  virtual bool record_recompute(const Tensor& h) {
+    static_cast<void>(h);
+    return false;
+  }
   // dh = the gradient through f of dy; not computed if dh is empty. Adapter gradients accumulate;
   // those that await h are returned. REQUIRES: the pass trains; record_forward().
   virtual std::vector<PendingGradient> record_backward(const Tensor& dh, const Tensor& dy) = 0;

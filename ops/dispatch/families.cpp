@@ -29,6 +29,7 @@ constexpr std::string_view kFamilies[] = {"gemm",
                                           "embedding",
                                           "quant",
                                           "adamw",
+                                          "adamw_q8",
                                           "sample"};
 
 }  // namespace

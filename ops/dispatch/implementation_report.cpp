@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "clora/ops/adamw.hpp"
+#include "clora/ops/adamw_q8.hpp"
 #include "clora/ops/attention/attention.hpp"
 #include "clora/ops/decode/decode_layers.hpp"
 #include "clora/ops/experts/grouped_gemm.hpp"
@@ -152,6 +153,19 @@ class TypicalOps {
                   .settings = f32({8})},
                  f32({1}));
   }
+  void adamw_q8() {
+    const Shape n{T * D};
+    const auto moment = [&] {
+      return QuantisedMoment{tensor(n, DType::u8), f32({moment_blocks(T * D)})};
+    };
+    record_adamw_q8(batch_,
+                    {.parameters = f32(n),
+                     .first = moment(),
+                     .root = moment(),
+                     .gradients = f32(n),
+                     .settings = f32({8})},
+                    f32({1}));
+  }
   void sample() {
     record_sample(batch_, i32(1), tensor({V}, DType::u8), tensor({8}, DType::u32), f32({V}));
   }
@@ -248,6 +262,7 @@ constexpr TypicalOp kTypical[] = {
     {"embedding", "", &TypicalOps::embedding},
     {"quant", "q4_1 weights", &TypicalOps::quant},
     {"adamw", "", &TypicalOps::adamw},
+    {"adamw_q8", "", &TypicalOps::adamw_q8},
     {"sample", "", &TypicalOps::sample},
 };
 

@@ -240,7 +240,7 @@ void Batch::seal() {
   context().health()->require_usable("batch: seal");
   const TraceSpan span(context().trace(), "seal");
   state_->temporaries.place(context(), state_->commands, state_->arena->chunks_);
-  state_->bind_all();
+  if (!context().config().dry_run) state_->bind_all();
   state_->estimate_all();
   if (context().profiling()) state_->announce_to_profiler();
   state_->sealed = true;
@@ -249,6 +249,7 @@ void Batch::seal() {
 Fence Batch::submit(std::span<const cl_event> wait_list) {
   context().health()->require_usable("batch: submit");
   seal();
+  if (context().config().dry_run) return {};
   const TraceSpan span(context().trace(), "submit");
   try {
     return state_->enqueue_all(wait_list);
@@ -279,6 +280,14 @@ std::size_t Batch::planned_bytes() const {
 std::size_t Batch::live_bytes() const {
   require(sealed(), "batch: the memory plan is available only after seal()");
   return state_->temporaries.live_bytes(context().device());
+}
+
+double Batch::roofline_seconds(const RooflinePeaks& peaks) const {
+  double sum = 0;
+  for (const Command& command : state_->commands) {
+    sum += peaks.launch_seconds + clora::roofline_seconds(cost_of(command), peaks);
+  }
+  return sum;
 }
 
 std::string Batch::plan_text() const {

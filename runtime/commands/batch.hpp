@@ -153,6 +153,9 @@ class Batch {
   // REQUIRES: sealed.
   std::size_t planned_bytes() const;
   std::size_t live_bytes() const;
+  // The minimum time that one submit takes on a device with these peaks: that of the costs of all
+  // commands, with the cost of launching them. REQUIRES: peaks.known().
+  double roofline_seconds(const RooflinePeaks& peaks) const;
   // One line per temporary: name, bytes, lifetime, location. REQUIRES: sealed.
   std::string plan_text() const;
   // One line per kernel launch: file, function, options, grid, and its arguments, tensors by their

@@ -55,6 +55,7 @@ struct PoolConfig {
   // false: each Buffer is a cl_mem of exactly its size, freed at once, and each part is a
   // sub-buffer of exactly its size, so tools that check memory objects detect every overrun.
   bool sub_allocate = true;
+  bool dry_run = false;                       // counts only: ContextConfig::dry_run
   Hooks hooks = {};                           // allocation: called for each Buffer
   std::shared_ptr<DeviceHealth> health = {};  // null: device health is neither checked nor updated
 };

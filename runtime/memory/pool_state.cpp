@@ -148,13 +148,15 @@ void PoolState::accept(int status, std::string_view call) const {
 std::unique_ptr<DeviceBlock> PoolState::create(std::size_t bytes, int& status) {
   const std::size_t limit = statistics_.limit_bytes;
   status = CL_MEM_OBJECT_ALLOCATION_FAILURE;
-  if (bytes > max_allocation_bytes_ || bytes > limit) return nullptr;
+  if (bytes > max_allocation_bytes_) return nullptr;
+  using Reach = DeviceBlock::Reach;
+  if (config.dry_run) return std::make_unique<DeviceBlock>(OwnedMem(), bytes, Reach::exact);
+  if (bytes > limit) return nullptr;
   if (device_bytes() + bytes > limit) trim(0);
   if (device_bytes() + bytes > limit) return nullptr;
   OwnedMem mem = allocate_memory(bytes, status);
   if (mem == nullptr && !means_no_memory(status)) accept(status, "buffer pool: clCreateBuffer");
   if (mem == nullptr) return nullptr;
-  using Reach = DeviceBlock::Reach;
   const Reach shared = kind_ == DeviceKind::cpu ? Reach::to_the_end : Reach::exact_while_few;
   const Reach reach = config.sub_allocate ? shared : Reach::exact;
   return std::make_unique<DeviceBlock>(std::move(mem), bytes, reach);
@@ -186,11 +188,14 @@ void PoolState::keep_until_freed(cl_mem mem, std::shared_ptr<const void> owner) 
 
 std::unique_ptr<DeviceBlock> PoolState::wrap(std::span<const std::byte> bytes,
                                              std::shared_ptr<const void> owner) {
-  cl_int status = CL_SUCCESS;
-  OwnedMem mem(clCreateBuffer(context_.get(), CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR, bytes.size(),
-                              const_cast<std::byte*>(bytes.data()), &status));
-  accept(status, "buffer pool: clCreateBuffer of host memory");
-  keep_until_freed(mem.get(), std::move(owner));
+  OwnedMem mem;
+  if (!config.dry_run) {
+    cl_int status = CL_SUCCESS;
+    mem.reset(clCreateBuffer(context_.get(), CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR, bytes.size(),
+                             const_cast<std::byte*>(bytes.data()), &status));
+    accept(status, "buffer pool: clCreateBuffer of host memory");
+    keep_until_freed(mem.get(), std::move(owner));
+  }
   auto block =
       std::make_unique<DeviceBlock>(std::move(mem), bytes.size(), DeviceBlock::Reach::exact);
   block->committed = true;

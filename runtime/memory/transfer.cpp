@@ -127,6 +127,7 @@ struct Transfer::State {
   BufferPool* pool;
   std::shared_ptr<DeviceHealth> health;
   Profiler* profiler;  // null: off
+  bool dry_run;
   std::array<std::unique_ptr<StagingBuffer>, 2> staging;
 
   // Fills the buffer with zeros; returns success, or the status that means out of memory. Errors:
@@ -236,16 +237,22 @@ struct Transfer::State {
 };
 
 Transfer::Transfer(cl_context context, cl_command_queue queue, const Device& device,
-                   BufferPool& pool, std::shared_ptr<DeviceHealth> health, Profiler* profiler)
-    : state_(new State{
-          context, queue, device.kind == DeviceKind::cpu, &pool, std::move(health), profiler, {}}) {
-}
+                   BufferPool& pool, std::shared_ptr<DeviceHealth> health, Profiler* profiler,
+                   bool dry_run)
+    : state_(new State{context,
+                       queue,
+                       device.kind == DeviceKind::cpu,
+                       &pool,
+                       std::move(health),
+                       profiler,
+                       dry_run,
+                       {}}) {}
 
 Transfer::~Transfer() = default;
 
 void Transfer::write(const Tensor& dst, std::span<const std::byte> bytes) {
   state_->health->require_usable("transfer: write");
-  if (bytes.empty()) return;
+  if (bytes.empty() || state_->dry_run) return;
   if (state_->is_cpu || bytes.size() < kLargeBytes) {
     state_->finish_or_drain([&] { return state_->enqueue_write(dst, 0, bytes); });
     return;
@@ -257,7 +264,7 @@ void Transfer::write(const Tensor& dst, std::span<const std::byte> bytes) {
 
 void Transfer::read(const Tensor& src, std::span<std::byte> bytes) {
   state_->health->require_usable("transfer: read");
-  if (bytes.empty()) return;
+  if (bytes.empty() || state_->dry_run) return;
   if (state_->is_cpu || bytes.size() < kLargeBytes) {
     state_->finish_or_drain([&] { return state_->enqueue_read(src, 0, bytes); });
   } else {
@@ -267,23 +274,23 @@ void Transfer::read(const Tensor& src, std::span<std::byte> bytes) {
 
 Fence Transfer::write_async(const Tensor& dst, std::span<const std::byte> bytes) {
   state_->health->require_usable("transfer: write");
-  return bytes.empty() ? Fence() : state_->enqueue_write(dst, 0, bytes);
+  return bytes.empty() || state_->dry_run ? Fence() : state_->enqueue_write(dst, 0, bytes);
 }
 
 Fence Transfer::read_async(const Tensor& src, std::span<std::byte> bytes) {
   state_->health->require_usable("transfer: read");
-  return bytes.empty() ? Fence() : state_->enqueue_read(src, 0, bytes);
+  return bytes.empty() || state_->dry_run ? Fence() : state_->enqueue_read(src, 0, bytes);
 }
 
 void Transfer::stream(const Tensor& dst, std::size_t grain_bytes, const Pack& pack) {
   state_->health->require_usable("transfer: stream");
-  require(!dst.empty() && mem_of(dst) != nullptr,
+  require(!dst.empty() && dst.storage()->buffer != nullptr,
           "transfer: a stream needs a tensor with memory, got {}",
           dst.empty() ? "nothing" : "an unplanned temporary");
   require(grain_bytes > 0 && dst.bytes() % grain_bytes == 0,
           "transfer: {} of {} bytes must be a multiple of the grain size, got {} bytes", dst.text(),
           dst.bytes(), grain_bytes);
-  if (dst.bytes() == 0) return;
+  if (dst.bytes() == 0 || state_->dry_run) return;
   const std::size_t chunk = std::max<std::size_t>(kChunkBytes / grain_bytes, 1) * grain_bytes;
   if (state_->is_cpu) {
     state_->stream_in_place(dst, chunk, pack);
@@ -309,7 +316,7 @@ Tensor Transfer::wrap(std::span<const std::byte> bytes, Shape shape, DType type,
     if (means_no_memory(status)) state_->pool->refuse(bytes.size(), MemoryTag::weights, status);
     throw;
   }
-  touch(bytes);
+  if (!state_->dry_run) touch(bytes);
   auto storage = std::make_shared<Storage>();
   storage->mem = buffer->handle();
   storage->bytes = bytes.size();
@@ -319,7 +326,7 @@ Tensor Transfer::wrap(std::span<const std::byte> bytes, Shape shape, DType type,
 
 void Transfer::commit(const Buffer& buffer, MemoryTag tag) {
   state_->health->require_usable("transfer: commit");
-  if (buffer.is_committed()) return;
+  if (buffer.is_committed() || state_->dry_run) return;
   cl_int status = state_->fill(buffer);
   if (status != CL_SUCCESS) {
     state_->pool->trim();

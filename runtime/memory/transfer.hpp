@@ -23,9 +23,10 @@ class Transfer {
   static constexpr std::size_t kChunkBytes = std::size_t{4} << 20U;
 
   // Pool and profiler must outlive this; profiler null: nothing is profiled. Context, queue and
-  // device are the Context's.
+  // device are the Context's. dry_run: nothing is transferred (ContextConfig::dry_run).
   Transfer(cl_context context, cl_command_queue queue, const Device& device, BufferPool& pool,
-           std::shared_ptr<DeviceHealth> health, Profiler* profiler = nullptr);
+           std::shared_ptr<DeviceHealth> health, Profiler* profiler = nullptr,
+           bool dry_run = false);
   ~Transfer();
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;

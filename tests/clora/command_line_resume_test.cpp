@@ -43,6 +43,7 @@ TEST_F(CommandLineResume, OfAnotherRunNamesTheSettingAndLeavesTheRunAsItIs) {
     EXPECT_EQ(test::read_file(folder_ / "a/log.jsonl"), log);
   };
   expect_refused({"--alpha", "4"}, "alpha was 16 and is 4");
+  expect_refused({"--optimizer", "adamw-8bit"}, "optimizer was absent and is adamw-8bit");
   expect_refused({"--max-seq-length", "100"}, "max sequence length was 512 and is 100");
   expect_refused({"--target-modules", "q_proj"}, "target modules was ");
   const std::string data = test::read_file(folder_ / "data/train.jsonl");

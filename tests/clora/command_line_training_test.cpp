@@ -91,6 +91,11 @@ TEST_F(CommandLineTraining, JsonEventsHaveTheirKeysAndNothingElseIsOnStdout) {
   EXPECT_EQ(steps[7].at("step"), 8);
   EXPECT_EQ(evals[1].at("step"), 8);
   EXPECT_EQ(dones[0].at("adapter"), at("a"));
+  std::int64_t memory = 0;
+  for (const auto& bytes : dones[0].at("memory_bytes")) memory += bytes.get<std::int64_t>();
+  EXPECT_GT(dones[0].at("memory_bytes").at("adapters"), 0);
+  EXPECT_GT(memory, 0);
+  EXPECT_LE(memory, steps[7].at("peak_bytes"));
   EXPECT_EQ(test::read_file(folder_ / "a/log.jsonl"), result.out);
   EXPECT_THAT(test::read_file(folder_ / "a/loss.svg"), HasSubstr("</svg>"));
 }
@@ -133,6 +138,23 @@ TEST_F(CommandLineTraining, AResumedRunEqualsTheUnbrokenOne) {
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_EQ(events(resumed.json_lines(), "step").size(), 5U);
   EXPECT_TRUE(adapter_bytes("b") == adapter_bytes("a"));
+}
+
+TEST_F(CommandLineTraining, ARunWithMomentsIn8BitsIsAnotherOneAndIsResumedFromItsConfiguration) {
+  const ProgramResult f32 = run_clora(training("f32"));
+  ASSERT_EQ(f32.exit_code, 0);
+  EXPECT_THAT(f32.out,
+              testing::ContainsRegex("peak device memory .*; at the last step: .*adapters "));
+  ASSERT_EQ(run_clora(training("a", {"--save-every", "3", "--optimizer", "adamw-8bit"})).exit_code,
+            0);
+  EXPECT_FALSE(adapter_bytes("a") == adapter_bytes("f32"));
+  const ProgramResult resumed = run_clora({"train", "--config", at("a/run.toml"), "--adapter-out",
+                                           at("b"), "--resume", at("a/checkpoint-3")});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_TRUE(adapter_bytes("b") == adapter_bytes("a"));
+  const ProgramResult unknown = run_clora(training("c", {"--optimizer", "sgd"}));
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("adamw-8bit"));
 }
 
 TEST_F(CommandLineTraining, TheRunsConfigurationGivesTheSameRunAgain) {

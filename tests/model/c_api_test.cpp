@@ -402,6 +402,35 @@ TEST_F(OpenCApi, TrainingWithoutExpertsBalancesNothing) {
   clora_adapter_release(adapter);
 }
 
+TEST_F(OpenCApi, TrainsWithMomentsIn8BitsAndRefusesOtherTypes) {
+  clora_adapter* adapter = nullptr;
+  clora_trainer* trainer = nullptr;
+  ASSERT_EQ(clora_adapter_create(model_, nullptr, &adapter), CLORA_OK) << clora_last_error();
+  clora_trainer_options options = clora_trainer_options_init();
+  options.moments = "q4";
+  expect_error(clora_trainer_create(adapter, &options, &trainer), CLORA_INVALID_ARGUMENT,
+               "the type of the optimizer's moments must be f32 or q8, got 'q4'");
+  const auto bytes_with = [&](const char* moments) {
+    options.moments = moments;
+    EXPECT_EQ(clora_trainer_create(adapter, &options, &trainer), CLORA_OK) << clora_last_error();
+    clora_statistics statistics = clora_statistics_init();
+    EXPECT_EQ(clora_context_get_statistics(context_, &statistics), CLORA_OK);
+    const std::array<std::int32_t, 7> ids{1, 5, 9, 33, 2, 60, 11};
+    clora_train_batch batch = clora_train_batch_init();
+    batch.ids = ids.data();
+    batch.id_count = ids.size();
+    clora_step_result result = clora_step_result_init();
+    EXPECT_EQ(clora_trainer_step(trainer, &batch, 1e-3, &result), CLORA_OK) << clora_last_error();
+    EXPECT_GT(result.grad_norm, 0);
+    clora_trainer_release(trainer);
+    return statistics.adapters_bytes;
+  };
+  const std::uint64_t of_f32 = bytes_with(nullptr);
+  EXPECT_EQ(bytes_with("f32"), of_f32);
+  EXPECT_LT(bytes_with("q8"), of_f32);
+  clora_adapter_release(adapter);
+}
+
 TEST_F(OpenCApi, AnAdapterOfAnotherModelIsNotAttached) {
   clora_model* other = nullptr;
   clora_adapter* adapter = nullptr;

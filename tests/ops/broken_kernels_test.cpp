@@ -8,6 +8,7 @@
 #include <bit>
 
 #include "clora/ops/adamw.hpp"
+#include "clora/ops/adamw_q8.hpp"
 #include "clora/ops/attention/attention.hpp"
 #include "clora/ops/gemm/gemm.hpp"
 #include "clora/ops/lora_linear/lora_linear.hpp"
@@ -480,6 +481,22 @@ std::vector<Family> families() {
                       {t.changed(t.input({300})), t.changed(t.input({300}, zeros)),
                        t.changed(t.input({300}, zeros)), t.input({300}), t.input({8}, words)},
                       t.output({1}));
+       }},
+      {"adamw_q8",
+       {"adamw_q8_cpu.cl"},
+       [](SelfTest& t) {
+         const auto words = std::bit_cast<std::array<float, 8>>(AdamwSettings{.learning_rate = 1});
+         const auto moment = [&] {
+           const std::vector<std::uint32_t> zeros(600 / 4);
+           return QuantisedMoment{t.changed(t.input({600 / 4}, zeros).slice(0, {600}, DType::u8)),
+                                  t.changed(t.input({3}, std::vector<float>(3)))};
+         };
+         const AdamwQ8Tensors tensors{.parameters = t.changed(t.input({600})),
+                                      .first = moment(),
+                                      .root = moment(),
+                                      .gradients = t.input({600}),
+                                      .settings = t.input({8}, words)};
+         record_adamw_q8(t.batch(), tensors, t.output({1}));
        }},
       {"sample",
        {"sample_cpu.cl", "settings.temperature", "(2.0f * settings.temperature)"},

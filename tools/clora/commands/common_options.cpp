@@ -1,4 +1,5 @@
 #include "tools/clora/commands/common_options.hpp"
+#include "tools/command_line/byte_size.hpp"
 #include "tools/command_line/local_path.hpp"
 #include "tools/command_line/number_options.hpp"
 
@@ -33,6 +34,15 @@ void add_model_option(CLI::App& command, CommonOptions& options) {
       ->check(LocalPath(HubKind::model))
       ->type_name("PATH")
       ->required()
+      ->group("Model and device");
+}
+
+void add_memory_option(CLI::App& command, CommonOptions& options) {
+  command
+      .add_option("--memory", options.memory_bytes,
+                  "Device memory that may be used, such as 8GiB (default: all of it)")
+      ->transform(ByteSize())
+      ->type_name("SIZE")
       ->group("Model and device");
 }
 
@@ -73,6 +83,8 @@ ContextConfig context_config(const CommonOptions& options) {
   ContextConfig config = config_from_environment();
   if (!options.device.empty()) config.device = options.device;
   config.precision = options.precision == "f32" ? Precision::f32 : Precision::automatic;
+  if (options.memory_bytes != 0) config.memory_limit_bytes = options.memory_bytes;
+  if (options.weight_copy_share) config.weight_copy_share = *options.weight_copy_share;
   config.profile = !options.profile.empty() || options.trace != nullptr;
   config.trace = options.trace;
   config.hooks.log = [output = Output(options.output)](LogLevel level,

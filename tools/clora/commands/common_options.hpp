@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "clora/runtime/context.hpp"
@@ -15,6 +16,8 @@ struct CommonOptions {
   std::string model;
   std::string device;
   std::string precision = "auto";
+  std::size_t memory_bytes = 0;             // as ContextConfig::memory_limit_bytes
+  std::optional<double> weight_copy_share;  // as in ContextConfig; not set: its default
   std::uint64_t seed = 0;
   std::string profile;  // grouping of --profile: ops or shapes; empty without --profile
   std::string trace_file;
@@ -29,6 +32,8 @@ void add_output_options(CLI::App& command, CommonOptions& options);
 void add_device_option(CLI::App& command, CommonOptions& options);
 // --model, required.
 void add_model_option(CLI::App& command, CommonOptions& options);
+// --memory, for commands that plan it.
+void add_memory_option(CLI::App& command, CommonOptions& options);
 // All of the above with --precision, --seed, --profile and --trace, for commands that run a model.
 void add_run_options(CLI::App& command, CommonOptions& options);
 

@@ -10,6 +10,7 @@
 #include "tools/clora/commands/embedding_task.hpp"
 #include "tools/clora/data_report_text.hpp"
 #include "tools/clora/interrupt.hpp"
+#include "tools/clora/training/memory_options.hpp"
 #include "tools/clora/training/run_folder.hpp"
 #include "tools/clora/training/training_adapter.hpp"
 #include "tools/clora/training/training_report.hpp"
@@ -18,6 +19,8 @@
 
 namespace clora {
 namespace {
+
+constexpr const char* kAdamw8Bit = "adamw-8bit";
 
 constexpr const char* kFooter = R"(Examples:
   clora train --model MODEL.gguf --data FOLDER --adapter-out my-adapter --epochs 2 --lr 1e-3
@@ -46,7 +49,8 @@ struct Options {
   EmbeddingTaskOptions task;
   TrainingRunConfig run;
   TrainingAdapterOptions adapter;
-  std::string adapter_out, resume, schedule = "constant";
+  MemoryOptions memory;
+  std::string adapter_out, resume, schedule = "constant", optimizer = "adamw";
   bool overwrite = false;
   std::string effective;  // the text of run.toml
 };
@@ -94,10 +98,39 @@ TrainingRunConfig run_config(const Options& options, const ModelConfig& model) {
   config.schedule = options.schedule == "linear"   ? Schedule::linear
                     : options.schedule == "cosine" ? Schedule::cosine
                                                    : Schedule::constant;
+  config.moments = options.optimizer == kAdamw8Bit ? MomentType::q8 : MomentType::f32;
   config.seed = options.common.seed;
   config.adapter_out = options.adapter_out;
   config.max_seq_length = options.data.max_seq_length;
   return config;
+}
+
+// Chooses what the run keeps in memory, before anything of it is loaded.
+void plan_memory(Options& options, const DataSet& data, Output& output) {
+  const TraceSpan span(options.common.trace.get(), "plan memory");
+  const WeightFiles files = WeightFiles::open(options.common.model);
+  const TrainingRunConfig config = run_config(options, files.config());
+  const PlannedRun run{.context = context_config(options.common),
+                       .files = &files,
+                       .context_length = options.data.max_seq_length,
+                       .make_adapter =
+                           [&](Context& context, const ModelConfig& model) {
+                             return make_adapter(options.adapter, context, model,
+                                                 options.common.model, options.common.seed);
+                           },
+                       .trainer = trainer_config(config)};
+  const PolicyPlan plan =
+      planned_memory(options.memory, run, largest_step(files.config(), data.train, config));
+  options.run.policy = plan.policy;
+  options.common.weight_copy_share = plan.weight_copy_share;
+  const std::string text =
+      fmt::format("memory: {} planned, {}", readable_bytes(static_cast<double>(plan.peak_bytes)),
+                  text_of(plan.policy));
+  if (plan.policy == MemoryPolicy{} && options.common.memory_bytes == 0) {
+    output.detail("{}", text);
+  } else {
+    output.info("{}", text);
+  }
 }
 
 // The validated inputs of a run.
@@ -142,7 +175,7 @@ TrainingSummary run_in_its_folder(RunFolder& folder, const Options& options, con
   }
 }
 
-int train(const Options& options) {
+int train(Options options) {
   Output output(options.common.output);
   RunFolder folder(options.adapter_out, options.resume, options.overwrite);
   const ModelText text(options.common.model, options.data.chat_template);
@@ -155,10 +188,11 @@ int train(const Options& options) {
          "train: --eval-every requires a valid.jsonl next to train.jsonl; '{}' has none",
          fmt::join(options.data.data, "', '"));
   }
+  if (options.task.embeds()) options.adapter.config.task_type = kFeatureExtraction;
+  plan_memory(options, data, output);
   LoadedModel loaded(options.common, output, options.data.max_seq_length);
-  TrainingAdapterOptions of_adapter = options.adapter;
-  if (options.task.embeds()) of_adapter.config.task_type = kFeatureExtraction;
-  Adapter adapter = make_adapter(of_adapter, loaded, options.common.model, options.common.seed);
+  Adapter adapter = make_adapter(options.adapter, loaded.context(), loaded.model().config(),
+                                 options.common.model, options.common.seed);
   if (!folder.checkpoint().empty()) {  // checked before anything in the folder changes
     (void)check_resume(folder.checkpoint(), loaded.model(), adapter, data.train,
                        run_config(options, loaded.model().config()));
@@ -209,6 +243,13 @@ void add_length_options(CLI::App& command, TrainingRunConfig& run, const std::st
 
 void add_optimiser_options(CLI::App& command, Options& options, const std::string& group) {
   TrainingRunConfig& run = options.run;
+  command
+      .add_option("--optimizer", options.optimizer,
+                  "adamw-8bit stores the two moments of AdamW in 8 bits: 2 bytes per trainable "
+                  "parameter instead of 8")
+      ->check(CLI::IsMember({"adamw", kAdamw8Bit}))
+      ->capture_default_str()
+      ->group(group);
   command.add_option("--lr", run.learning_rate, "Peak learning rate")
       ->transform(NumberAbove(0, 10))
       ->capture_default_str()
@@ -276,7 +317,9 @@ void add_train_command(CLI::App& program, Action& action) {
   add_length_options(*command, options->run, "Training");
   add_optimiser_options(*command, *options, "Training");
   add_upkeep_options(*command, *options, "Training");
+  add_memory_policy_options(*command, options->memory);
   add_run_options(*command, options->common);
+  add_memory_option(*command, options->common);
   command->footer(kFooter);
   command->callback([options, command, &action] {
     options->adapter.note_given(*command);

@@ -89,11 +89,10 @@ void add_training_adapter_options(CLI::App& command, TrainingAdapterOptions& opt
       ->group(group);
 }
 
-Adapter make_adapter(const TrainingAdapterOptions& options, LoadedModel& loaded,
-                     const std::string& model_name, std::uint64_t seed) {
-  const ModelConfig& model = loaded.model().config();
+Adapter make_adapter(const TrainingAdapterOptions& options, Context& context,
+                     const ModelConfig& model, const std::string& model_name, std::uint64_t seed) {
   if (!options.init.empty()) {
-    Adapter adapter = load_adapter(loaded.context(), options.init, adapter_sites(model));
+    Adapter adapter = load_adapter(context, options.init, adapter_sites(model));
     require_same(options, "rank", options.config.rank, adapter.config().rank);
     require_same(options, "alpha", options.config.alpha, adapter.config().alpha);
     require_same(options, "dropout", options.config.dropout, adapter.config().dropout);
@@ -104,7 +103,7 @@ Adapter make_adapter(const TrainingAdapterOptions& options, LoadedModel& loaded,
   AdapterConfig config = options.config;
   config.base_model = model_name;
   select_exactly(config, sites, adapter_sites(model));
-  Adapter adapter(loaded.context(), sites, config);
+  Adapter adapter(context, sites, config);
   adapter.initialise(seed);
   return adapter;
 }

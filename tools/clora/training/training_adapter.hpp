@@ -31,7 +31,7 @@ void add_training_adapter_options(CLI::App& command, TrainingAdapterOptions& opt
 
 // `model` is the model name stored in the adapter's configuration. Errors: those of load_adapter()
 // and select_sites(); invalid_argument for an option that contradicts an existing adapter.
-Adapter make_adapter(const TrainingAdapterOptions& options, LoadedModel& loaded,
-                     const std::string& model, std::uint64_t seed);
+Adapter make_adapter(const TrainingAdapterOptions& options, Context& context,
+                     const ModelConfig& config, const std::string& model, std::uint64_t seed);
 
 }  // namespace clora

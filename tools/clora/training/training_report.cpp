@@ -17,6 +17,14 @@ std::string picture_title(const std::string& model) {
   return printable(std::filesystem::path(model).filename().string());
 }
 
+nlohmann::ordered_json memory_by_tag(const MemoryStatistics& memory) {
+  nlohmann::ordered_json bytes = nlohmann::ordered_json::object();
+  for (std::size_t tag = 0; tag < kMemoryTags; ++tag) {
+    bytes[std::string(name_of(static_cast<MemoryTag>(tag)))] = memory.by_tag[tag];
+  }
+  return bytes;
+}
+
 }  // namespace
 
 TrainingReport::TrainingReport(Output& output, LoadedModel& loaded, const std::string& model,
@@ -88,15 +96,15 @@ TrainingCallbacks TrainingReport::callbacks(const Interrupt& interrupt) {
 }
 
 void TrainingReport::on_step(const StepResult& result, double tokens_per_s) {
-  nlohmann::ordered_json event{
-      {"event", "step"},
-      {"step", result.step},
-      {"loss", result.loss},
-      {"tokens", result.tokens},
-      {"learning_rate", result.learning_rate},
-      {"grad_norm", result.grad_norm},
-      {"tokens_per_s", tokens_per_s},
-      {"peak_bytes", loaded_.context().pool().statistics().high_water_bytes}};
+  memory_ = loaded_.context().pool().statistics();
+  nlohmann::ordered_json event{{"event", "step"},
+                               {"step", result.step},
+                               {"loss", result.loss},
+                               {"tokens", result.tokens},
+                               {"learning_rate", result.learning_rate},
+                               {"grad_norm", result.grad_norm},
+                               {"tokens_per_s", tokens_per_s},
+                               {"peak_bytes", memory_.high_water_bytes}};
   std::string text = fmt::format("loss {:.4f}  ", result.loss);
   if (result.balance_loss != 0) {
     event["balance_loss"] = result.balance_loss;
@@ -140,6 +148,19 @@ void TrainingReport::on_resume(const ResumePoint& point) {
                grouped(point.steps_then), grouped(point.steps_now), grouped(point.step));
 }
 
+// The moments and the recorded steps are freed by now, so the parts are those of the last step.
+void TrainingReport::show_memory() {
+  std::string parts;
+  for (std::size_t tag = 0; tag < kMemoryTags; ++tag) {
+    if (memory_.by_tag[tag] == 0) continue;
+    parts += fmt::format("{}{} {}", parts.empty() ? "; at the last step: " : ", ",
+                         name_of(static_cast<MemoryTag>(tag)),
+                         readable_bytes(static_cast<double>(memory_.by_tag[tag])));
+  }
+  const std::size_t peak = loaded_.context().pool().statistics().high_water_bytes;
+  output_.info("peak device memory {}{}", readable_bytes(static_cast<double>(peak)), parts);
+}
+
 void TrainingReport::done(const TrainingSummary& summary) {
   bar_->clear();
   folder_.keep();
@@ -148,13 +169,12 @@ void TrainingReport::done(const TrainingSummary& summary) {
                {"steps", summary.steps},
                {"seconds", summary.seconds},
                {"adapter", adapter},
-               {"stopped", summary.stopped}});
+               {"stopped", summary.stopped},
+               {"memory_bytes", memory_by_tag(memory_)}});
   output_.result("{} after {} steps in {}: loss {:.4f}, adapter in {}",
                  summary.stopped ? "stopped" : "done", summary.steps, clock_time(summary.seconds),
                  summary.final_loss, adapter);
-  output_.info(
-      "peak device memory {}",
-      readable_bytes(static_cast<double>(loaded_.context().pool().statistics().high_water_bytes)));
+  show_memory();
   if (!summary.stopped) return;
   output_.result("resume with: clora train --config {}/run.toml --resume {}", adapter,
                  (last_checkpoint_.empty() ? folder_.path() : last_checkpoint_).string());

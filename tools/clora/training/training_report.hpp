@@ -37,6 +37,7 @@ class TrainingReport {
   void on_eval(const EvalResult& result);
   void on_save(std::int64_t step, const std::filesystem::path& folder);
   void on_resume(const ResumePoint& point);
+  void show_memory();
 
   Output& output_;
   LoadedModel& loaded_;
@@ -46,6 +47,7 @@ class TrainingReport {
   TrainingLog log_;
   std::unique_ptr<ProgressBar> bar_;
   std::filesystem::path last_checkpoint_;
+  MemoryStatistics memory_;  // at the last step
 };
 
 }  // namespace clora

@@ -1,0 +1,202 @@
+#include "clora/model/training/memory_planner.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "runtime/fail.hpp"
+
+namespace clora {
+namespace {
+
+// Rows of a feed-forward tile: more make better use of a device, fewer take less memory.
+constexpr std::int64_t kLargeTile = 8192, kTile = 2048, kSmallTile = 512;
+constexpr std::int64_t kShortDocument = 256;
+constexpr std::int64_t kLongestDocument = std::int64_t{1} << 24U;
+constexpr int kRefinements = 5;
+
+ContextConfig dry(ContextConfig config) {
+  auto build = std::move(config.hooks.build);
+  config.dry_run = true;
+  config.profile = false;
+  config.trace = nullptr;
+  config.hooks = Hooks();
+  config.hooks.build = std::move(build);
+  return config;
+}
+
+double gibibytes(std::size_t bytes) { return static_cast<double>(bytes) / 1073741824.0; }
+
+}  // namespace
+
+struct MemoryPlanner::State {
+  explicit State(PlannedRun planned)
+      : run(std::move(planned)),
+        context(dry(run.context)),
+        model(context, *run.files, {.context_length = run.context_length}),
+        adapter(run.make_adapter(context, model.config())) {}
+
+  // With the unused rest of the slabs that are partly used: it counts against the limit.
+  std::size_t allocated_bytes() {
+    context.pool().trim();
+    const MemoryStatistics pool = context.pool().statistics();
+    return pool.in_use_bytes + pool.cached_bytes;
+  }
+  TrainerConfig trainer_with(const MemoryPolicy& policy) const {
+    TrainerConfig config = run.trainer;
+    config.policy = policy;
+    return config;
+  }
+
+  PlannedRun run;
+  Context context;
+  LanguageModel model;
+  Adapter adapter;
+};
+
+MemoryPlanner::MemoryPlanner(PlannedRun run) : state_(std::make_unique<State>(std::move(run))) {}
+MemoryPlanner::~MemoryPlanner() = default;
+
+std::size_t MemoryPlanner::limit_bytes() const {
+  return state_->context.pool().statistics().limit_bytes;
+}
+
+const ModelConfig& MemoryPlanner::model() const noexcept { return state_->model.config(); }
+
+std::size_t MemoryPlanner::fixed_bytes() {
+  const Trainer trainer(state_->model, state_->adapter, state_->trainer_with({}));
+  return state_->context.pool().statistics().in_use_bytes;
+}
+
+PolicyPlan MemoryPlanner::plan(const MemoryPolicy& policy, const WantedRows& wanted) {
+  state_->context.pool().trim();  // a cached block of an earlier plan may be larger than needed
+  Trainer trainer(state_->model, state_->adapter, state_->trainer_with(policy));
+  trainer.prepare(wanted);
+  const RooflinePeaks& peaks = state_->run.peaks;
+  return {.policy = policy,
+          .peak_bytes = state_->context.pool().statistics().in_use_bytes,
+          .limit_bytes = state_->allocated_bytes(),
+          .roofline_seconds = peaks.known() ? trainer.roofline_seconds(wanted, peaks) : 0,
+          .weight_copy_share = state_->run.context.weight_copy_share};
+}
+
+// Memory is nearly linear in the rows, so a line through two plans gives the next guess. A length
+// at which a tensor exceeds an allocation does not fit, either.
+std::int64_t MemoryPlanner::longest_document(const MemoryPolicy& policy) {
+  const std::size_t limit = limit_bytes();
+  const auto bytes_at = [&](std::int64_t rows) -> std::optional<std::size_t> {
+    try {
+      return plan(policy, rows_of_document(rows)).limit_bytes;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::out_of_memory) throw;
+      return std::nullopt;
+    }
+  };
+  std::int64_t fits = 0, too_long = kLongestDocument, rows = kShortDocument;
+  std::size_t bytes_of_fit = fixed_bytes();
+  for (int i = 0; i < kRefinements && rows > fits && rows < too_long; ++i) {
+    const std::optional<std::size_t> bytes = bytes_at(rows);
+    if (!bytes || *bytes > limit) {
+      too_long = rows;
+      rows = (fits + rows) / 2 / kShortDocument * kShortDocument;
+      continue;
+    }
+    const double per_row = static_cast<double>(*bytes - std::min(*bytes, bytes_of_fit)) /
+                           static_cast<double>(rows - fits);
+    fits = rows;
+    bytes_of_fit = *bytes;
+    const double more = 0.99 * static_cast<double>(limit - *bytes) / std::max(per_row, 1.0);
+    rows = std::min(rows + static_cast<std::int64_t>(more), too_long - 1);
+    rows = rows / kShortDocument * kShortDocument;
+  }
+  return fits;
+}
+
+std::vector<MemoryPolicy> candidate_policies(const ModelConfig& model, std::int64_t rows) {
+  const std::vector<MemoryPolicy> all{
+      {},
+      {.blocks_per_checkpoint = 0, .feed_forward_rows = kLargeTile},
+      {.blocks_per_checkpoint = 0, .feed_forward_rows = kTile},
+      {.blocks_per_checkpoint = 1},
+      {.blocks_per_checkpoint = 1, .feed_forward_rows = kLargeTile},
+      {.blocks_per_checkpoint = 1, .feed_forward_rows = kTile},
+      {.blocks_per_checkpoint = 1, .feed_forward_rows = kSmallTile},
+      {.blocks_per_checkpoint = 2, .feed_forward_rows = kTile},
+      {.blocks_per_checkpoint = 4, .feed_forward_rows = kTile},
+      {.blocks_per_checkpoint = 6, .feed_forward_rows = kTile},
+      {.blocks_per_checkpoint = 1, .feed_forward_rows = kTile, .saved = SavedType::bf16},
+      {.blocks_per_checkpoint = 4, .feed_forward_rows = kTile, .saved = SavedType::bf16},
+      {.blocks_per_checkpoint = 6, .feed_forward_rows = kTile, .saved = SavedType::bf16},
+      {.blocks_per_checkpoint = 1, .feed_forward_rows = kTile, .saved = SavedType::q8},
+      {.blocks_per_checkpoint = 4, .feed_forward_rows = kTile, .saved = SavedType::q8},
+  };
+  std::vector<MemoryPolicy> useful;
+  for (MemoryPolicy policy : all) {
+    if (policy.feed_forward_rows >= rows) policy.feed_forward_rows = 0;
+    const bool repeats = std::ranges::find(useful, policy) != useful.end();
+    if (!repeats && policy.blocks_per_checkpoint < model.layers) useful.push_back(policy);
+  }
+  return useful;
+}
+
+WantedRows rows_of_document(std::int64_t tokens) {
+  const auto rows = static_cast<std::size_t>(tokens);
+  return {.rows = rows, .labelled = rows, .attended = static_cast<double>(tokens) / 2};
+}
+
+namespace {
+
+// The same run with bf16 copies of its weights, if they fit as well.
+PolicyPlan with_copies_if_they_fit(const PlannedRun& run, const PolicyPlan& without,
+                                   const WantedRows& wanted) {
+  if (run.context.weight_copy_share == 0) return without;
+  MemoryPlanner planner(run);
+  const PolicyPlan plan = planner.plan(without.policy, wanted);
+  return plan.limit_bytes <= planner.limit_bytes() ? plan : without;
+}
+
+[[noreturn]] void fail_too_small(MemoryPlanner& planner, const PolicyPlan& smallest,
+                                 const WantedRows& wanted) {
+  const std::int64_t tokens = planner.longest_document(smallest.policy);
+  const std::string instead = tokens > 0
+                                  ? fmt::format(
+                                        "use at most {} tokens at once: lower `max_seq_length` or "
+                                        "`batch_size`",
+                                        tokens)
+                                  : "use a smaller model";
+  fail(ErrorCode::out_of_memory,
+       "memory plan: a step of {} rows needs {:.2f} GiB with {}, but {:.2f} GiB are allowed; allow "
+       "that much, or {}",
+       wanted.rows, gibibytes(smallest.limit_bytes), text_of(smallest.policy),
+       gibibytes(planner.limit_bytes()), instead);
+}
+
+PlannedRun without_copies(PlannedRun run) {
+  run.context.weight_copy_share = 0;
+  return run;
+}
+
+}  // namespace
+
+PolicyPlan choose_policy(const PlannedRun& run, const WantedRows& wanted) {
+  MemoryPlanner planner(without_copies(run));
+  std::optional<PolicyPlan> smallest;
+  for (const MemoryPolicy& policy :
+       candidate_policies(planner.model(), static_cast<std::int64_t>(wanted.rows))) {
+    const PolicyPlan plan = planner.plan(policy, wanted);
+    if (plan.limit_bytes <= planner.limit_bytes())
+      return with_copies_if_they_fit(run, plan, wanted);
+    if (!smallest || plan.limit_bytes < smallest->limit_bytes) smallest = plan;
+  }
+  fail_too_small(planner, *smallest, wanted);
+}
+
+PolicyPlan plan_policy(const PlannedRun& run, const MemoryPolicy& policy,
+                       const WantedRows& wanted) {
+  MemoryPlanner planner(without_copies(run));
+  const PolicyPlan plan = planner.plan(policy, wanted);
+  if (plan.limit_bytes > planner.limit_bytes()) fail_too_small(planner, plan, wanted);
+  return with_copies_if_they_fit(run, plan, wanted);
+}
+
+}  // namespace clora

@@ -1,0 +1,184 @@
+// Training with moments in 8 bits: losses, memory, checkpoints.
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "clora/lora/safetensors.hpp"
+#include "clora/model/training/checkpoint.hpp"
+#include "clora/ops/adamw_q8.hpp"
+#include "tests/support/op_test.hpp"
+#include "tests/support/poisoned_file.hpp"
+#include "tests/support/training_runs.hpp"
+
+namespace clora {
+namespace {
+
+using testing::HasSubstr;
+
+class EightBitMoments : public test::TrainingRunTest {
+ protected:
+  TrainingRunConfig config_q8(const std::string& out) {
+    TrainingRunConfig c = config(out);
+    c.moments = MomentType::q8;
+    return c;
+  }
+  std::vector<double> losses_of(TrainingRunConfig c, MomentType type) {
+    Adapter adapter = new_adapter();
+    c.moments = type;
+    return run(adapter, c);
+  }
+  // checkpoint-4 of a run of 9 steps.
+  std::filesystem::path checkpoint(MomentType type) {
+    Adapter adapter = new_adapter();
+    TrainingRunConfig c = config("saved");
+    c.moments = type;
+    c.save_every = 4;
+    run(adapter, c);
+    return folder_ / "saved" / "checkpoint-4";
+  }
+  std::size_t adapter_bytes() const {
+    const MemoryStatistics memory = open_->model.context().pool().statistics();
+    return memory.by_tag.at(static_cast<std::size_t>(MemoryTag::adapters));
+  }
+};
+
+TEST_F(EightBitMoments, LowerTheLossAsThoseInF32Do) {
+  TrainingRunConfig c = config("out");
+  c.steps = 50;
+  c.clip_norm = 1;
+  const std::vector<double> f32 = losses_of(c, MomentType::f32);
+  const std::vector<double> q8 = losses_of(c, MomentType::q8);
+  ASSERT_EQ(q8.size(), 50U);
+  EXPECT_EQ(q8.front(), f32.front()) << "the first loss is before any update";
+  EXPECT_NE(q8.back(), f32.back());
+  double sum_f32 = 0, sum_q8 = 0;
+  for (std::size_t i = 40; i < 50; ++i) {
+    sum_f32 += f32[i];
+    sum_q8 += q8[i];
+  }
+  EXPECT_LT(sum_f32, 0.8 * 10 * f32.front());
+  EXPECT_NEAR(sum_q8, sum_f32, 0.02 * sum_f32) << "the mean of the last ten steps";
+  for (std::size_t i = 0; i < 50; ++i) EXPECT_NEAR(q8[i], f32[i], 0.1 * f32[i]) << i;
+}
+
+TEST_F(EightBitMoments, TakeAQuarterOfTheMemoryOfThoseInF32) {
+  Adapter adapter = new_adapter();
+  const std::int64_t n = adapter.parameters().elements();
+  const auto bytes_of = [&](MomentType type) {
+    const std::size_t before = adapter_bytes();
+    const Trainer trainer(open_->model, adapter, {.moments = type});
+    return static_cast<std::int64_t>(adapter_bytes() - before);
+  };
+  (void)bytes_of(MomentType::f32);  // allocates the gradients, which the adapter keeps
+  const std::int64_t saved = bytes_of(MomentType::f32) - bytes_of(MomentType::q8);
+  const std::int64_t want = 8 * n - 2 * (n + 4 * moment_blocks(n));
+  EXPECT_NEAR(static_cast<double>(saved), static_cast<double>(want), 4 * 4096)
+      << "allocations are rounded up";
+}
+
+TEST_F(EightBitMoments, ResumedContinueBitForBit) {
+  Adapter unbroken = new_adapter(0.1);
+  TrainingRunConfig c = config_q8("unbroken");
+  c.grad_accumulation = 2;
+  c.clip_norm = 1;
+  c.weight_decay = 0.01;
+  c.save_every = 4;
+  const std::vector<double> losses = run(unbroken, c);
+  for (const char* from : {"checkpoint-4", "checkpoint-8"}) {
+    Adapter resumed = new_adapter(0.1);
+    TrainingRunConfig again = c;
+    again.adapter_out = folder_ / "resumed";
+    const std::vector<double> rest = run(resumed, again, folder_ / "unbroken" / from);
+    ASSERT_FALSE(rest.empty());
+    EXPECT_TRUE(std::equal(rest.begin(), rest.end(),
+                           losses.end() - static_cast<std::ptrdiff_t>(rest.size())));
+    EXPECT_EQ(parameters(resumed), parameters(unbroken)) << from;
+  }
+  EXPECT_EQ(read_checkpoint(folder_ / "resumed" / "checkpoint-9").state,
+            read_checkpoint(folder_ / "unbroken" / "checkpoint-9").state);
+}
+
+TEST_F(EightBitMoments, AreStoredAsTheyAre) {
+  const auto folder = checkpoint(MomentType::q8);
+  const SafetensorsFile file = SafetensorsFile::open(folder / "training_state.safetensors");
+  EXPECT_THAT(file.names(), testing::UnorderedElementsAre(
+                                "first_moment_codes", "first_moment_scales", "parameters",
+                                "second_moment_root_codes", "second_moment_root_scales"));
+  EXPECT_EQ(file.find("first_moment_codes")->type, DType::u8);
+  EXPECT_EQ(file.find("first_moment_scales")->type, DType::f32);
+  const Checkpoint saved = read_checkpoint(folder);
+  Adapter adapter = new_adapter();
+  Trainer trainer(open_->model, adapter, {.moments = MomentType::q8});
+  EXPECT_NE(trainer.state(), saved.state);
+  trainer.restore(saved.state);
+  EXPECT_EQ(trainer.state(), saved.state);
+}
+
+TEST_F(EightBitMoments, AreNotResumedInAnotherTypeNorThoseInF32) {
+  for (const auto& [saved, now, named] :
+       {std::tuple(MomentType::f32, MomentType::q8, "optimizer was absent and is adamw-8bit"),
+        std::tuple(MomentType::q8, MomentType::f32, "optimizer was adamw-8bit and is absent")}) {
+    const auto folder = checkpoint(saved);
+    Adapter adapter = new_adapter();
+    TrainingRunConfig c = config("again");
+    c.moments = now;
+    CLORA_EXPECT_ERROR(run(adapter, c, folder), ErrorCode::invalid_argument, named);
+  }
+}
+
+TEST_F(EightBitMoments, AreRestoredOnlyFromTheSameTypeAndSize) {
+  Adapter adapter = new_adapter();
+  Trainer f32(open_->model, adapter, {});
+  Trainer q8(open_->model, adapter, {.moments = MomentType::q8});
+  CLORA_EXPECT_ERROR((q8.restore(f32.state()), 0), ErrorCode::invalid_argument,
+                     "has moments in f32, but this trainer has them in q8; create it with the same "
+                     "`moments`");
+  CLORA_EXPECT_ERROR((f32.restore(q8.state()), 0), ErrorCode::invalid_argument,
+                     "has moments in q8, but this trainer has them in f32");
+  const auto refused = [](Trainer& trainer, auto change, const char* part) {
+    Trainer::State state = trainer.state();
+    change(state.moments);
+    CLORA_EXPECT_ERROR((trainer.restore(state), 0), ErrorCode::invalid_argument, part);
+  };
+  refused(
+      f32, [](Moments& m) { std::get<MomentsF32>(m).first.pop_back(); }, " first moments, got");
+  refused(
+      f32, [](Moments& m) { std::get<MomentsF32>(m).second.push_back(0); }, " second moments, got");
+  const auto of = [](Moments& m) -> MomentsQ8& { return std::get<MomentsQ8>(m); };
+  refused(
+      q8, [&](Moments& m) { of(m).first.codes.pop_back(); }, " codes of first moments, got");
+  refused(
+      q8, [&](Moments& m) { of(m).first.scales.pop_back(); }, " scales of first moments, got");
+  refused(
+      q8, [&](Moments& m) { of(m).root.codes.push_back(1); }, " codes of second moments, got");
+  refused(
+      q8, [&](Moments& m) { of(m).root.scales.clear(); }, " scales of second moments, got 0");
+}
+
+TEST_F(EightBitMoments, ThatAreNotFiniteAreNeitherWrittenNorRead) {
+  Adapter adapter = new_adapter();
+  Trainer trainer(open_->model, adapter, {.moments = MomentType::q8});
+  Trainer::State state = trainer.state();
+  std::get<MomentsQ8>(state.moments).root.scales[1] = HUGE_VALF;
+  trainer.restore(state);
+  CLORA_EXPECT_ERROR((save_checkpoint(folder_ / "out", adapter, trainer, {}), 0),
+                     ErrorCode::diverged, "the second moments are not finite");
+  const auto folder = checkpoint(MomentType::q8);
+  test::poison(folder / "training_state.safetensors", "first_moment_scales", 1);
+  CLORA_EXPECT_ERROR(read_checkpoint(folder), ErrorCode::invalid_file,
+                     "the tensor 'first_moment_scales' of '");
+}
+
+TEST_F(EightBitMoments, WithAChangedCodeAreRefused) {
+  const auto folder = checkpoint(MomentType::q8);
+  const std::filesystem::path path = folder / "training_state.safetensors";
+  const std::size_t at = test::offset_in_file(path, "second_moment_root_codes") + 17;
+  std::string bytes = test::read_file(path);
+  bytes.at(at) = static_cast<char>(bytes.at(at) ^ 1);
+  test::write_file(path, bytes);
+  CLORA_EXPECT_ERROR(read_checkpoint(folder), ErrorCode::invalid_file,
+                     "'second_moment_root_codes' of '");
+}
+
+}  // namespace
+}  // namespace clora

@@ -1,0 +1,125 @@
+// clora plan: the memory and the speed of training under each memory policy, before it runs.
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "clora/model/training/memory_planner.hpp"
+#include "clora/ops/roofline_peaks/roofline_peaks.hpp"
+#include "runtime/fail.hpp"
+#include "tools/clora/commands/commands.hpp"
+#include "tools/clora/commands/common_options.hpp"
+#include "tools/clora/training/training_adapter.hpp"
+#include "tools/command_line/number_options.hpp"
+
+namespace clora {
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  clora plan --model MODEL.gguf --max-seq-length 4096
+  clora plan --model MODEL.gguf --max-seq-length 4096 --batch-size 4 --rank 32 --memory 8GiB
+  clora plan --model MODEL.gguf --max-seq-length 2048 --memory 8GiB --longest
+Plans a step of BATCH-SIZE records of MAX-SEQ-LENGTH tokens, all of them trained. Memory is what the
+run allocates on the device, with the weights. Speed is estimated from the costs of all operations
+and the measured peaks of the device; compare policies by it rather than trust it. The first policy
+that fits is the one that 'clora train' takes.)";
+
+// Of the time that the roofline allows at best, what steps were measured to reach.
+constexpr double kShareOfRoofline = 0.6;
+
+struct Options {
+  CommonOptions common;
+  TrainingAdapterOptions adapter;
+  std::int64_t max_seq_length = 0;
+  std::int64_t batch_size = 1;
+  bool longest = false;
+
+  std::int64_t rows() const { return max_seq_length * batch_size; }
+};
+
+PlannedRun planned_run(const Options& options, const WeightFiles& files) {
+  const ContextConfig config = context_config(options.common);
+  return {.context = config,
+          .files = &files,
+          .context_length = options.max_seq_length,
+          .make_adapter =
+              [&options](Context& context, const ModelConfig& model) {
+                return make_adapter(options.adapter, context, model, options.common.model,
+                                    options.common.seed);
+              },
+          .trainer = {},
+          .peaks = peaks_of(config)};
+}
+
+double tokens_per_s(const PolicyPlan& plan, std::int64_t rows) {
+  return kShareOfRoofline * static_cast<double>(rows) / plan.roofline_seconds;
+}
+
+void print(Output& output, const PolicyPlan& plan, std::int64_t rows, std::size_t limit,
+           std::optional<std::int64_t> longest) {
+  const bool fits = plan.limit_bytes <= limit;
+  output.result("{:<78} {:>10}  {:>8.0f} tokens/s  {}{}", text_of(plan.policy),
+                readable_bytes(static_cast<double>(plan.peak_bytes)), tokens_per_s(plan, rows),
+                fits ? "fits" : "too large",
+                longest ? fmt::format(", up to {} tokens", grouped(*longest)) : "");
+  nlohmann::ordered_json object{{"policy", text_of(plan.policy)},
+                                {"blocks_per_checkpoint", plan.policy.blocks_per_checkpoint},
+                                {"feed_forward_rows", plan.policy.feed_forward_rows},
+                                {"saved", name_of(plan.policy.saved)},
+                                {"peak_bytes", plan.peak_bytes},
+                                {"limit_bytes", limit},
+                                {"fits", fits},
+                                {"tokens_per_s", tokens_per_s(plan, rows)}};
+  if (longest) object["longest_document"] = *longest;
+  output.object(object);
+}
+
+int plan(const Options& options) {
+  Output output(options.common.output);
+  const WeightFiles files = WeightFiles::open(options.common.model);
+  MemoryPlanner planner(planned_run(options, files));
+  output.info(
+      "{} of {} rows, {} allowed; weights, adapter and optimiser take {}",
+      options.batch_size == 1 ? "a step" : fmt::format("steps of {} records", options.batch_size),
+      grouped(options.rows()), readable_bytes(static_cast<double>(planner.limit_bytes())),
+      readable_bytes(static_cast<double>(planner.fixed_bytes())));
+  WantedRows wanted = rows_of_document(options.rows());
+  wanted.attended = static_cast<double>(options.max_seq_length) / 2;
+  for (const MemoryPolicy& policy : candidate_policies(planner.model(), options.rows())) {
+    const PolicyPlan planned = planner.plan(policy, wanted);
+    std::optional<std::int64_t> longest;
+    if (options.longest) longest = planner.longest_document(policy);
+    print(output, planned, options.rows(), planner.limit_bytes(), longest);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_plan_command(CLI::App& program, Action& action) {
+  CLI::App* command =
+      program.add_subcommand("plan", "Show the memory and speed of training before it runs");
+  const auto options = std::make_shared<Options>();
+  command->add_option("--max-seq-length", options->max_seq_length, "Longest record, in tokens")
+      ->transform(Integer(2, kMaxCount))
+      ->type_name("TOKENS")
+      ->required()
+      ->group("Training");
+  command->add_option("--batch-size", options->batch_size, "Records per micro-batch")
+      ->transform(Integer(1, kMaxBatch))
+      ->type_name("RECORDS")
+      ->capture_default_str()
+      ->group("Training");
+  command
+      ->add_flag("--longest", options->longest,
+                 "Also show the longest single record that each policy can train")
+      ->group("Training");
+  add_training_adapter_options(*command, options->adapter);
+  add_run_options(*command, options->common);
+  add_memory_option(*command, options->common);
+  command->footer(kFooter);
+  command->callback([options, command, &action] {
+    options->adapter.note_given(*command);
+    action = [options] { return plan(*options); };
+  });
+}
+
+}  // namespace clora

@@ -1,0 +1,30 @@
+// The options that choose what a training step keeps in memory (MemoryPolicy), and the choice for a
+// run: by the options, or the fastest policy that fits.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "clora/model/training/memory_planner.hpp"
+
+namespace clora {
+
+struct MemoryOptions {
+  std::optional<std::int64_t> blocks_per_checkpoint;
+  std::optional<std::int64_t> feed_forward_rows;
+  std::string saved;  // a name of SavedType; empty: not given
+
+  // Whether one of them is given: the policy is then theirs.
+  bool are_given() const;
+  MemoryPolicy policy() const;
+};
+
+void add_memory_policy_options(CLI::App& command, MemoryOptions& options);
+
+// Errors: those of choose_policy() and plan_policy().
+PolicyPlan planned_memory(const MemoryOptions& options, const PlannedRun& run,
+                          const WantedRows& wanted);
+
+}  // namespace clora
