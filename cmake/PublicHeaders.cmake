@@ -91,7 +91,6 @@ set(CLORA_PUBLIC_HEADERS
   model/generation/generator.hpp
   model/generation/stop_filter.hpp
   model/text/chat_message.hpp
-  model/text/chat_style.hpp
   model/text/chat_template.hpp
   model/text/tokenizer.hpp
   model/text/tokenizer_files.hpp

@@ -18,7 +18,7 @@ struct Request : clora::CompletionRequest {
 inline std::vector<std::int32_t> tokens_of(const Engine& engine,
                                            const clora::CompletionRequest& r) {
   if (r.kind == clora::CompletionKind::text) return engine.tokenizer.encode(r.prompt);
-  return clora::ChatTemplate::recognise(engine.tokenizer.chat_template(), engine.tokenizer)
+  return clora::ChatTemplate::parse(engine.tokenizer.chat_template(), engine.tokenizer)
       .encode(r.messages, true, engine.tokenizer)
       .ids;
 }

@@ -1,109 +1,210 @@
 #include "clora/model/text/chat_template.hpp"
 
-#include "clora/runtime/files/json.hpp"
-#include "model/text/jinja_text.hpp"
-#include "model/text/known_chat_styles.hpp"
+#include <algorithm>
+
+#include "model/text/chat_renderer.hpp"
+#include "model/text/chat_turns.hpp"
+#include "model/text/named_chat_templates.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
 
+struct ChatTemplate::Parts {
+  ChatRenderer renderer;
+};
+
 namespace {
 
-bool has_special(const Tokenizer& tokenizer, std::string_view text) {
-  const std::optional<std::int32_t> id = tokenizer.id_of(text);
-  return id && tokenizer.is_special(*id);
+ChatRenderer renderer_of(std::string name, std::string_view text, const Tokenizer& tokenizer) {
+  ChatRenderer renderer{std::move(name), jinja::Template::parse(text),
+                        special_tokens_of(tokenizer)};
+  renderer.support = find_support(renderer, text);
+  return renderer;
 }
 
-void require_tokens(const ChatStyle& style, const Tokenizer& tokenizer,
-                    std::initializer_list<const char*> marks) {
-  for (const char* mark : marks) {
-    if (tokenizer.id_of(mark)) continue;
-    fail(ErrorCode::unsupported,
-         "chat template {}: '{}' must be a single token of the model's vocabulary", style.name,
-         mark);
+// Whether special tokens in these bytes are parsed: they are the template's own.
+bool is_template(const ChatText& text, std::size_t begin, std::size_t end) {
+  for (const ChatText::Run& run : text.runs)
+    if (!run.is_template && run.begin < end && run.end > begin) return false;
+  return true;
+}
+
+using Json = nlohmann::ordered_json;
+
+// The function's name in a tool or in a call, of either form; empty: none.
+std::string function_of(const Json& item) {
+  if (!item.is_object()) return {};
+  const auto function = item.find("function");
+  const Json& holder = function != item.end() && function->is_object() ? *function : item;
+  const auto name = holder.find("name");
+  return name != holder.end() && name->is_string() ? name->get<std::string>() : std::string();
+}
+
+// A template without tools ignores them, and the model would not learn of them.
+void check_function(const Json& item, std::string_view what, const std::string& text) {
+  const std::string name = function_of(item);
+  require(name.empty() || text.find(name) != std::string::npos,
+          "chat template: the template does not render {} '{}'; remove it, or use a template with "
+          "tools",
+          what, name);
+}
+
+void check_calls(std::span<const ChatMessage> messages, const ChatOptions& options,
+                 const std::string& text) {
+  if (options.tools.is_array())
+    for (const Json& tool : options.tools) check_function(tool, "the tool", text);
+  for (const ChatMessage& message : messages) {
+    const auto calls = message.fields.find("tool_calls");
+    if (calls == message.fields.end() || !calls->is_array()) continue;
+    for (const Json& call : *calls) check_function(call, "a call of", text);
   }
 }
 
-std::string text_of(const ChatStyle& style, const Tokenizer& tokenizer, const char* what,
-                    std::optional<std::int32_t> id) {
-  if (id) return tokenizer.token_text(*id);
-  fail(ErrorCode::unsupported, "chat template {}: it uses the {} token, but the model has none",
-       style.name, what);
+bool is_white(std::string_view text) {
+  return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
 
-ChatMarks marks_of(const ChatStyle& style, const Tokenizer& tokenizer) {
-  ChatMarks marks;
-  if (style.family == ChatFamily::chatml) {
-    require_tokens(style, tokenizer, {"<|im_start|>", "<|im_end|>"});
-  } else if (style.family == ChatFamily::llama3) {
-    require_tokens(style, tokenizer, {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"});
-  } else if (style.family == ChatFamily::gemma) {
-    require_tokens(style, tokenizer, {"<start_of_turn>", "<end_of_turn>"});
-  } else {
-    marks.eos = text_of(style, tokenizer, "end", tokenizer.eos());
-    marks.brackets_are_tokens = has_special(tokenizer, "[INST]");
+// Some templates leave out what they do not know, a system message for one.
+void check_nothing_is_lost(std::span<const ChatMessage> messages, const ChatText& text) {
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const ChatMessage& message = messages[i];
+    const bool asks = message.role == "system" || message.role == "user";
+    if (!asks || is_white(message.content) || message.fields.contains("content")) continue;
+    const bool found = std::ranges::any_of(text.runs, [i](const ChatText::Run& run) {
+      return run.message == static_cast<std::int32_t>(i);
+    });
+    require(found,
+            "chat template: the template leaves out message {}, of the {}; remove it, or put its "
+            "text into a user message",
+            i + 1, message.role);
   }
-  if (style.writes_bos) marks.bos = text_of(style, tokenizer, "beginning", tokenizer.bos());
-  return marks;
+}
+
+// Tokenises a rendered conversation, piece by piece between the borders of turns.
+class Encoder {
+ public:
+  Encoder(const ChatText& text, const Tokenizer& tokenizer, bool parse_special)
+      : text_(text), tokenizer_(tokenizer), parse_special_(parse_special) {}
+
+  ChatTokens encode(const std::vector<ChatTurn>& turns) {
+    std::size_t at = 0;
+    for (const ChatTurn& turn : turns) {
+      add(at, turn.begin, nullptr);
+      add(turn.begin, turn.end, &turn);
+      at = turn.end;
+    }
+    add(at, text_.text.size(), nullptr);
+    return std::move(out_);
+  }
+
+  std::vector<TextPart> parts_of(std::string_view piece, std::size_t begin) const {
+    return tokenizer_.parts_of(piece, [this, begin](std::size_t from, std::size_t to) {
+      return parse_special_ || is_template(text_, begin + from, begin + to);
+    });
+  }
+
+ private:
+  void add(std::size_t begin, std::size_t end, const ChatTurn* turn) {
+    const std::string_view piece = std::string_view(text_.text).substr(begin, end - begin);
+    for (const TextPart& part : parts_of(piece, begin)) {
+      if (part.special >= 0) {
+        out_.ids.push_back(part.special);
+      } else {
+        add_plain(piece.substr(part.begin, part.end - part.begin), begin + part.begin);
+      }
+      after_special_ = part.special >= 0;
+      const bool is_target = turn != nullptr && turn->trains;
+      out_.is_target.resize(out_.ids.size(), is_target ? 1 : 0);
+      out_.turn.resize(out_.ids.size(), turn != nullptr
+                                            ? turn->message
+                                            : message_in(begin + part.begin, begin + part.end));
+    }
+  }
+
+  void add_plain(std::string_view text, std::size_t begin) {
+    const EncodeOptions how{
+        .parse_special = parse_special_ || is_template(text_, begin, begin + text.size()),
+        .add_bos = AddBos::no,
+        .continues = !out_.ids.empty(),
+        .after_special = after_special_};
+    const std::vector<std::int32_t> ids = tokenizer_.encode(text, how);
+    out_.ids.insert(out_.ids.end(), ids.begin(), ids.end());
+  }
+
+  // The message whose content the bytes have.
+  std::int32_t message_in(std::size_t begin, std::size_t end) const {
+    for (const ChatText::Run& run : text_.runs)
+      if (run.message >= 0 && run.begin < end && run.end > begin) return run.message;
+    return -1;
+  }
+
+  const ChatText& text_;
+  const Tokenizer& tokenizer_;
+  bool parse_special_;
+  ChatTokens out_;
+  bool after_special_ = false;
+};
+
+// For find_turns(). Marks in contents do not count: it searches what follows a content.
+std::vector<std::size_t> special_ends(const Tokenizer& tokenizer, std::string_view text) {
+  std::vector<std::size_t> ends;
+  for (const TextPart& part :
+       tokenizer.parts_of(text, [](std::size_t, std::size_t) { return true; }))
+    if (part.special >= 0) ends.push_back(part.token_end);
+  return ends;
 }
 
 }  // namespace
 
-ChatTemplate::ChatTemplate(const ChatStyle& style, const Tokenizer& tokenizer)
-    : style_(&style), marks_(marks_of(style, tokenizer)) {}
-
-ChatTemplate ChatTemplate::recognise(std::string_view template_text, const Tokenizer& tokenizer) {
+ChatTemplate ChatTemplate::parse(std::string_view template_text, const Tokenizer& tokenizer) {
   if (template_text.empty()) {
     fail(ErrorCode::unsupported,
          "chat template: the model's files contain none; set `chat_template` to the format that "
          "the model was trained on (one of {}), or use prompts without a template",
-         known_chat_style_names());
+         named_chat_template_list());
   }
-  const std::string fingerprint = jinja_fingerprint(template_text);
-  if (const ChatStyle* style = find_style_of_template(fingerprint)) {
-    return ChatTemplate(*style, tokenizer);
+  try {
+    return ChatTemplate(
+        std::make_shared<const Parts>(Parts{renderer_of({}, template_text, tokenizer)}));
+  } catch (const Error& error) {
+    fail(error.code(),
+         "chat template: {}; if the template formats conversations like one of these, set "
+         "`chat_template` to that name: {}",
+         error.what(), named_chat_template_list());
   }
-  fail(ErrorCode::unsupported,
-       "chat template: the template in the model's files is not supported: it begins with {} and "
-       "has the fingerprint {}; if it formats conversations like one of these, set `chat_template` "
-       "to that name: {}; otherwise use prompt and completion records",
-       json_excerpt(nlohmann::json(template_text.substr(0, 60)), 120), fingerprint,
-       known_chat_style_names());
 }
 
 ChatTemplate ChatTemplate::named(std::string_view name, const Tokenizer& tokenizer) {
-  const ChatStyle* style = find_chat_style(name);
-  require(style != nullptr, "chat template: unknown format '{}'; known formats: {}", name,
-          known_chat_style_names());
-  return ChatTemplate(*style, tokenizer);
+  const std::string text = named_chat_template(name, tokenizer);
+  return ChatTemplate(
+      std::make_shared<const Parts>(Parts{renderer_of(std::string(name), text, tokenizer)}));
 }
 
-std::vector<ChatPiece> ChatTemplate::render(std::span<const ChatMessage> messages,
-                                            const ChatOptions& options) const {
-  return render_chat(*style_, marks_, messages, options);
+std::string_view ChatTemplate::name() const { return parts_->renderer.name; }
+const ChatSupport& ChatTemplate::support() const { return parts_->renderer.support; }
+
+ChatText ChatTemplate::render(std::span<const ChatMessage> messages,
+                              const ChatOptions& options) const {
+  require(!messages.empty(), "chat template: a conversation needs at least one message, got none");
+  ChatText text = parts_->renderer.render(messages, options);
+  check_calls(messages, options, text.text);
+  return text;
 }
 
 ChatTokens ChatTemplate::encode(std::span<const ChatMessage> messages, const ChatOptions& options,
                                 const Tokenizer& tokenizer) const {
-  ChatTokens result;
-  bool first = true, after_token = false;
-  for (const ChatPiece& piece : render(messages, options)) {
-    const auto token = piece.is_token ? tokenizer.id_of(piece.text) : std::nullopt;
-    if (token) {
-      result.ids.push_back(*token);
-    } else {
-      const EncodeOptions how{.parse_special = options.parse_special,
-                              .add_bos = AddBos::no,
-                              .continues = !first,
-                              .after_special = after_token};
-      const std::vector<std::int32_t> ids = tokenizer.encode(piece.text, how);
-      result.ids.insert(result.ids.end(), ids.begin(), ids.end());
-    }
-    result.is_target.resize(result.ids.size(), piece.is_target ? 1 : 0);
-    first = false;
-    after_token = piece.is_token;
-  }
-  return result;
+  const ChatText text = render(messages, options);
+  if (!options.add_generation_prompt) check_nothing_is_lost(messages, text);
+  const TurnQuery query{
+      .messages = messages,
+      .options = options,
+      .text = text,
+      .special_ends = [&](std::string_view part) { return special_ends(tokenizer, part); },
+      .must_find = !options.add_generation_prompt};
+  return Encoder(text, tokenizer, options.parse_special)
+      .encode(find_turns(parts_->renderer, query));
 }
+
+std::span<const std::string_view> chat_template_names() { return named_chat_template_names(); }
 
 }  // namespace clora

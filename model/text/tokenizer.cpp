@@ -190,6 +190,26 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text,
   return ids;
 }
 
+std::vector<TextPart> Tokenizer::parts_of(
+    std::string_view text, const std::function<bool(std::size_t, std::size_t)>& is_parsed) const {
+  std::vector<TextPart> parts;
+  const SpecialSplitter& splitter = tables_->raw_specials;
+  for (std::size_t done = 0, from = 0; done < text.size();) {
+    auto found = splitter.find(text, done, from, true);
+    while (found.id >= 0 && is_special(found.id) && !is_parsed(found.begin, found.next)) {
+      // A token that is always extracted may be inside of a control token that is not.
+      const auto other = splitter.find(text, done, from, false);
+      from = found.next;
+      found = other.id >= 0 && other.begin < from ? other : splitter.find(text, done, from, true);
+    }
+    if (found.begin > done) parts.push_back({done, found.begin, -1, found.begin});
+    if (found.id >= 0) parts.push_back({found.begin, found.end, found.id, found.next});
+    done = found.end;
+    from = found.next;
+  }
+  return parts;
+}
+
 CutText Tokenizer::encode_at_most(std::string_view text, std::size_t max_tokens,
                                   const EncodeOptions& options) const {
   const Frame frame = tables_->frame(options);

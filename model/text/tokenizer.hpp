@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -43,6 +44,14 @@ struct CutText {
   std::size_t cut = 0;
 };
 
+// A part of a text: an added token that is extracted before the text is tokenised, or what is
+// between two of them.
+struct TextPart {
+  std::size_t begin = 0, end = 0;  // in bytes, with the white space that the token takes
+  std::int32_t special = -1;       // the token; -1: plain text
+  std::size_t token_end = 0;       // the end of the token's own text
+};
+
 class Tokenizer {
  public:
   // Throws Error(invalid_file) if the parts are inconsistent.
@@ -51,7 +60,14 @@ class Tokenizer {
   // Bytes that are not valid UTF-8 are kept, or are replaced (see the headers of the algorithms).
   std::vector<std::int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
-  // The same with at most `max_tokens` tokens: the text loses its last ones, but keeps sep.
+  // Returns the parts of a text, in order and without gaps. A control token is extracted where
+  // `is_parsed` holds for its bytes [begin, end); encode() finds those that are matched only after
+  // normalisation. encode() of each part, with `continues` and `after_special` as they are, gives
+  // the tokens of the text.
+  std::vector<TextPart> parts_of(
+      std::string_view text, const std::function<bool(std::size_t, std::size_t)>& is_parsed) const;
+
+  // encode() with at most `max_tokens` tokens: the text loses its last ones, but keeps sep.
   // REQUIRES: room for one token of the text besides bos and sep.
   CutText encode_at_most(std::string_view text, std::size_t max_tokens,
                          const EncodeOptions& options = {}) const;

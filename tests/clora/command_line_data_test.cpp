@@ -79,16 +79,50 @@ TEST_F(CommandLineData, TakesAChatTemplateByName) {
   EXPECT_THAT(unknown.err, AllOf(HasSubstr("--chat-template"), HasSubstr("qwen2.5")));
 }
 
+TEST_F(CommandLineData, TakesAChatTemplateFromAFile) {
+  const std::string line = "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}\n";
+  const std::filesystem::path path = folder / "own.jinja";
+  test::write_file(path, "{{ raise_exception('not today') }}");
+  EXPECT_THAT(eval(line, {"--chat-template", path}).err,
+              HasSubstr("line 1: chat template: not today"));
+}
+
+TEST_F(CommandLineData, ShowsWhatIsTrained) {
+  const auto masks = [&](const std::string& lines, std::vector<std::string> more = {}) {
+    test::write_file(folder / "masks.jsonl", lines);
+    std::vector<std::string> arguments = {"tokenize", "--model", folder / "model", "--mask",
+                                          folder / "masks.jsonl"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_clora(arguments);
+  };
+  const std::string talk =
+      "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", "
+      "\"content\": \"a\\u001b\"}]}\n";
+  const std::string rest = "{\"prompt\": \"p\", \"completion\": \"c\"}\n{\"text\": \"xy\"}\n";
+  const ProgramResult shown = masks(talk + rest);
+  EXPECT_EQ(shown.exit_code, 0) << shown.err;
+  EXPECT_EQ(shown.out,
+            "What is trained is between \u27E6 and \u27E7; the rest is only read.\n"
+            "--- record 1: 24 tokens, 3 of them trained, in 1 run\n"
+            "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n\u27E6a\\x1b<|im_end|>\u27E7\n\n"
+            "--- record 2: 3 tokens, 2 of them trained, in 1 run\np\u27E6c<|im_end|>\u27E7\n"
+            "--- record 3: 3 tokens, 2 of them trained, in 1 run\nx\u27E6y<|im_end|>\u27E7\n");
+  EXPECT_THAT(masks(talk + rest, {"--limit", "1"}).out, testing::Not(HasSubstr("record 2")));
+  const auto json = nlohmann::json::parse(masks(rest, {"--json", "--limit", "1"}).out);
+  EXPECT_EQ(json.at("is_target"), nlohmann::json({0, 1, 1}));
+  EXPECT_EQ(run_clora({"tokenize", "--model", folder / "model"}).exit_code, 2);
+}
+
 TEST_F(CommandLineData, ReportsWhyAModelHasNoChatTemplate) {
   const auto path = folder / "model/tokenizer_config.json";
   nlohmann::json config = nlohmann::json::parse(test::read_file(path));
-  config["chat_template"] = "{{ messages }} <|im_start|>";
+  config["chat_template"] = "{{ messages }";
   test::write_file(path, config.dump());
   const std::string line = "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}\n";
   const ProgramResult result = eval(line);
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("line 1: messages need a chat template"),
-                                HasSubstr("begins with \"{{ messages }} <|im_start|>\""),
+                                HasSubstr("chat template: line 1: "),
                                 HasSubstr("set --chat-template to that name: chatml")));
   EXPECT_EQ(eval(line, {"--chat-template", "chatml"}).exit_code, 0);
 }

@@ -207,7 +207,8 @@ TEST_F(CommandLine, InfoDescribesAModel) {
   const auto object = run_clora({"info", model, "--json"}).json_lines().at(0);
   EXPECT_EQ(object.at("architecture"), "llama");
   EXPECT_EQ(object.at("layers"), 2);
-  EXPECT_EQ(object.at("chat_template"), "chatml");
+  EXPECT_EQ(object.at("chat_template").at("system"), true);
+  EXPECT_EQ(object.at("chat_template").at("tools"), false);
   EXPECT_GT(object.at("parameters").get<int>(), 1000);
   EXPECT_EQ(object.at("tensors").at("f32").at("elements"), object.at("parameters"));
 }

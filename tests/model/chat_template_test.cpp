@@ -6,8 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "clora/model/text/tokenizer_files.hpp"
-#include "model/text/jinja_text.hpp"
-#include "model/text/known_chat_styles.hpp"
 #include "model/text/tokenizer_json.hpp"
 #include "tests/support/chat_renderings.hpp"
 #include "tests/support/test_files.hpp"
@@ -18,12 +16,6 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-constexpr const char* kPlainChatMl =
-    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] "
-    "+ "
-    "'<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' "
-    "}}{% endif %}";
-
 const Tokenizer& tokenizer() {
   static const Tokenizer instance = test::with_chat_marks();
   return instance;
@@ -33,7 +25,7 @@ ChatTemplate named(std::string_view name) { return ChatTemplate::named(name, tok
 
 std::string rendered(const ChatTemplate& chat, const std::vector<ChatMessage>& messages,
                      bool add_generation_prompt) {
-  return test::text_of(chat.render(messages, add_generation_prompt));
+  return chat.render(messages, {.add_generation_prompt = add_generation_prompt}).text;
 }
 
 TEST(ChatTemplate, RendersEachStyleAsJinjaDoesWithThePublishedTemplates) {
@@ -41,93 +33,201 @@ TEST(ChatTemplate, RendersEachStyleAsJinjaDoesWithThePublishedTemplates) {
   ASSERT_NE(source, nullptr) << "ctest names the folder";
   const auto path = std::filesystem::path(source) / "tests/reference/chat_renderings.json";
   const auto file = nlohmann::json::parse(test::read_file(path));
-  EXPECT_EQ(file.at("renderings").size(), known_chat_styles().size());
+  EXPECT_EQ(file.at("renderings").size(), chat_template_names().size());
   EXPECT_GT(test::expect_renderings(path, tokenizer()), 500u);
 }
 
-TEST(ChatTemplate, RecognisesATextWhoseWhiteSpaceJinjaIgnores) {
-  const std::string text = kPlainChatMl;
-  const auto changed = [&](const char* from, const char* to) {
-    std::string out = text;
-    const std::size_t at = out.find(from);
-    EXPECT_NE(at, std::string::npos) << from;
-    return out.replace(at, std::string_view(from).size(), to);
-  };
-  for (const std::string& same :
-       {text, text + "\n", text + "\r\n", changed("{% for", "{%   for"), changed("{{'", "{{ \n'"),
-        changed(" %}", "%}"), changed("message in", "message\t in"), changed("'\\n'", "'\n'")}) {
-    EXPECT_EQ(ChatTemplate::recognise(same, tokenizer()).name(), "chatml") << same;
-  }
-  for (const std::string& other :
-       {text + "\n\n", " " + text, changed("%}{{", "%} {{"), changed("}}{%", "}}\n{%"),
-        changed("'\\n'", "'\\n '"), changed("'\\n'", "'\\\\n'"), changed("{{'", "{{-'"),
-        changed("{{'", "{{~'"), changed("'<|im_end|>'", "' <|im_end|>'"), changed("'] +", "'] ~"),
-        changed("'role'", "\"role\"")}) {
-    CLORA_EXPECT_ERROR(ChatTemplate::recognise(other, tokenizer()), ErrorCode::unsupported,
-                       "in the model's files is not supported");
-  }
-}
-
-TEST(ChatTemplate, KeepsWhiteSpaceThatMinusSignsDoNotStrip) {
-  EXPECT_EQ(canonical_jinja("{%- if  a -%}\n  x  {{- b }} \n{# c #}\r\n"),
-            "{%- if a -%}x{{- b }} \n{# c #}");
-  EXPECT_EQ(canonical_jinja("{{ {'a': {'b': 1}}  }}"), "{{ {'a': {'b': 1}} }}");
-  EXPECT_EQ(canonical_jinja("{{ '}}  {%' }}"), "{{ '}}  {%' }}");
-  EXPECT_EQ(canonical_jinja("{{ 'it\\'s  '  }}"), "{{ 'it\\'s  ' }}");
-  EXPECT_NE(canonical_jinja("{{ -x }}"), canonical_jinja("{{- x }}"));
-  for (const char* cut : {"{", "{{", "{%-", "{{ 'a", "{{ 'a\\", "{#", "{#-", "{{ ((", "{#-#}"}) {
-    EXPECT_EQ(canonical_jinja(canonical_jinja(cut)), canonical_jinja(cut)) << cut;
-  }
-}
-
-TEST(ChatTemplate, ReportsWhatItFoundAndWhatIsKnown) {
+TEST(ChatTemplate, ReportsWhyAModelsTemplateCannotBeUsed) {
   const auto refuses = [](const std::string& text, const char* part) {
-    CLORA_EXPECT_ERROR(ChatTemplate::recognise(text, tokenizer()), ErrorCode::unsupported, part);
+    CLORA_EXPECT_ERROR(ChatTemplate::parse(text, tokenizer()), ErrorCode::unsupported, part);
   };
   refuses("", "files contain none");
   refuses("", "trained on (one of chatml, ");
-  refuses("<|im_start|><|im_end|>", "it begins with \"<|im_start|><|im_end|>\"");
-  refuses("\x1b[2J{{ x }}\n", "\"\\u001b[2J{{ x }}\\n\"");
-  refuses("{{ x }}", jinja_fingerprint("{{ x }}").c_str());
-  refuses("{{ x }}", "qwen2.5, qwen3, ");
-  refuses("{{ x }}", "prompt and completion records");
+  refuses("a\n{% include 'b' %}", "chat template: line 2: 'include' is not supported");
+  refuses("{{ x", "set `chat_template` to that name: chatml, ");
   CLORA_EXPECT_ERROR(named("chatmk"), ErrorCode::invalid_argument,
                      "unknown format 'chatmk'; known formats: chatml, ");
 }
 
-const char* end_of_turn(ChatFamily family) {
-  if (family == ChatFamily::llama3) return "<|eot_id|>";
-  return family == ChatFamily::gemma ? "<end_of_turn>" : "<|im_end|>";
+const char* end_of_turn(std::string_view name) {
+  if (name.starts_with("llama3")) return "<|eot_id|>";
+  return name.starts_with("gemma") ? "<end_of_turn>" : "<|im_end|>";
+}
+
+std::string targets(const ChatTokens& tokens) {
+  std::string text;
+  for (std::size_t i = 0; i < tokens.ids.size(); ++i) {
+    if (tokens.is_target[i] == 0) continue;
+    if (i == 0 || tokens.is_target[i - 1] == 0) text += '[';
+    text += tokenizer().token_bytes(tokens.ids[i]);
+    if (i + 1 == tokens.ids.size() || tokens.is_target[i + 1] == 0) text += ']';
+  }
+  return text;
+}
+
+std::string targets(const ChatTemplate& chat, const std::vector<ChatMessage>& messages,
+                    const ChatOptions& options = {}) {
+  return targets(chat.encode(messages, options, tokenizer()));
 }
 
 TEST(ChatTemplate, MarksWhatTheAssistantWritesAndNothingElse) {
   const std::vector<ChatMessage> messages = {
       {"user", "the"}, {"assistant", "b"}, {"user", "a"}, {"assistant", "llo"}};
-  for (const ChatStyle& style : known_chat_styles()) {
-    if (style.thinking != Thinking::none || !style.assistant_begin.empty()) continue;
-    const ChatTokens tokens = named(style.name).encode(messages, false, tokenizer());
-    ASSERT_EQ(tokens.ids.size(), tokens.is_target.size());
-    Ids labelled;
-    for (std::size_t i = 0; i < tokens.ids.size(); ++i) {
-      if (tokens.is_target[i] != 0) labelled.push_back(tokens.ids[i]);
-    }
-    const std::int32_t end = *tokenizer().id_of(end_of_turn(style.family));
-    EXPECT_EQ(labelled, (Ids{*tokenizer().id_of("b"), end, *tokenizer().id_of("llo"), end}))
-        << style.name;
+  for (const std::string_view name : chat_template_names()) {
+    const std::string end = end_of_turn(name);
+    const bool spaced = name.starts_with("mistral-v") &&
+                        rendered(named(name), messages, false).ends_with(" llo" + end);
+    const std::string space = spaced ? " " : "";
+    const std::string think = name == "qwen3"            ? "<think>\n\n</think>\n\n"
+                              : name == "qwen3-thinking" ? "\n</think>\n\n"
+                                                         : "";
+    EXPECT_EQ(targets(named(name), messages),
+              "[" + space + "b" + end + "][" + space + think + "llo" + end + "]")
+        << name;
   }
+}
+
+TEST(ChatTemplate, FindsTurnsThatTheTemplateChangesLater) {
+  const std::vector<ChatMessage> thoughts = {{"user", "q"},
+                                             {"assistant", "<think>\nr\n</think>\n\na"},
+                                             {"user", "and"},
+                                             {"assistant", "<think>\ns\n</think>\n\nb"}};
+  EXPECT_EQ(targets(named("qwen3"), thoughts),
+            "[a<|im_end|>][<think>\ns\n</think>\n\nb<|im_end|>]");
+  EXPECT_EQ(targets(named("qwen3-thinking"), thoughts),
+            "[a<|im_end|>][s\n</think>\n\nb<|im_end|>]");
+  EXPECT_EQ(targets(named("qwen3"),
+                    {{"user", "q"}, {"assistant", "a"}, {"user", "r"}, {"assistant", "b"}},
+                    {.enable_thinking = false}),
+            "[a<|im_end|>][b<|im_end|>]");
+  const std::vector<ChatMessage> moved = {{"system", "s"}, {"user", "q"},      {"assistant", "a"},
+                                          {"user", "r"},   {"assistant", "b"}, {"user", "t"}};
+  EXPECT_EQ(targets(named("mistral-v3"), moved), "[ a<|im_end|>][ b<|im_end|>]");
+}
+
+TEST(ChatTemplate, LeavesOutATokenThatOnlyEndsTheConversation) {
+  const ChatTemplate phi = ChatTemplate::parse(
+      "{% for m in messages %}{{ m.role + ':' + m.content + '<|eot_id|>\\n' }}{% endfor %}"
+      "{% if add_generation_prompt %}assistant:{% else %}{{ eos_token }}{% endif %}",
+      tokenizer());
+  const std::vector<ChatMessage> messages = {
+      {"user", "q"}, {"assistant", "a"}, {"user", "r"}, {"assistant", "b"}};
+  EXPECT_EQ(targets(phi, messages), "[a<|eot_id|>][b<|eot_id|>]");
+  const ChatTemplate oss = ChatTemplate::parse(
+      "{% for m in messages %}{{ '<|im_start|>' + m.role + ':' + m.content }}"
+      "{{ '<|im_end|>' if loop.last and m.role == 'assistant' else '<|eot_id|>' }}{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant{% endif %}",
+      tokenizer());
+  EXPECT_EQ(targets(oss, messages), "[:a<|eot_id|>][:b<|im_end|>]");
+}
+
+TEST(ChatTemplate, TakesTheBlocksThatTheTemplateMarksAsGenerated) {
+  const ChatTemplate chat = ChatTemplate::parse(
+      "{% for m in messages %}{{ m.role }}: {% if m.role == 'assistant' %}{% generation %}"
+      "{{ m.content }}!{% endgeneration %}{% else %}{{ m.content }}{% endif %};{% endfor %}",
+      tokenizer());
+  EXPECT_TRUE(chat.support().generation);
+  std::vector<ChatMessage> messages = {
+      {"user", "q"}, {"assistant", "a"}, {"user", "r"}, {"assistant", "b"}};
+  EXPECT_EQ(targets(chat, messages), "[a!][b!]");
+  messages[1].trains = false;
+  EXPECT_EQ(targets(chat, messages), "[b!]");
+}
+
+TEST(ChatTemplate, RefusesToTrainATurnThatItCannotFind) {
+  const ChatTemplate questions = ChatTemplate::parse(
+      "{% for m in messages if m.role == 'user' %}{{ m.content }};{% endfor %}", tokenizer());
+  std::vector<ChatMessage> messages = {{"user", "q"}, {"assistant", "a"}, {"user", "r"}};
+  CLORA_EXPECT_ERROR(questions.encode(messages, false, tokenizer()), ErrorCode::invalid_argument,
+                     "message 2: the assistant's turn cannot be found");
+  messages[1].trains = false;
+  EXPECT_EQ(targets(questions, messages), "");
+  const ChatTemplate dropping = ChatTemplate::parse(
+      "{% for m in messages if m.role != 'system' %}{{ m.content }};{% endfor %}", tokenizer());
+  CLORA_EXPECT_ERROR(
+      dropping.encode(std::vector<ChatMessage>{{"system", "s"}, {"user", "q"}}, false, tokenizer()),
+      ErrorCode::invalid_argument, "the template leaves out message 1, of the system");
+}
+
+TEST(ChatTemplate, NumbersTheMessageOfEachToken) {
+  const ChatTokens tokens = named("chatml").encode(
+      std::vector<ChatMessage>{{"user", "q"}, {"assistant", "a"}}, false, tokenizer());
+  std::string turns;
+  for (const std::int32_t turn : tokens.turn)
+    turns += turn < 0 ? '-' : static_cast<char>('0' + turn);
+  // <|im_start|>, "user\nq", <|im_end|> "\n" <|im_start|>, "assistant\n", "a" <|im_end|>, "\n"
+  EXPECT_EQ(turns,
+            "-"
+            "000000"
+            "---"
+            "----------"
+            "11"
+            "-");
 }
 
 TEST(ChatTemplate, LeavesATurnThatDoesNotTrainOutOfTheTargetsAndItsTokensAlone) {
   std::vector<ChatMessage> messages = {{"user", "a"}, {"assistant", "\n\nthe"}};
-  for (const ChatStyle& style : known_chat_styles()) {
+  for (const std::string_view name : chat_template_names()) {
     messages[1].trains = true;
-    const ChatTokens all = named(style.name).encode(messages, false, tokenizer());
+    const ChatTokens all = named(name).encode(messages, false, tokenizer());
     messages[1].trains = false;
-    const ChatTokens none = named(style.name).encode(messages, false, tokenizer());
-    EXPECT_EQ(none.ids, all.ids) << style.name;
-    EXPECT_EQ(std::count(none.is_target.begin(), none.is_target.end(), 1), 0) << style.name;
-    EXPECT_GT(std::count(all.is_target.begin(), all.is_target.end(), 1), 0) << style.name;
+    const ChatTokens none = named(name).encode(messages, false, tokenizer());
+    EXPECT_EQ(none.ids, all.ids) << name;
+    EXPECT_EQ(std::count(none.is_target.begin(), none.is_target.end(), 1), 0) << name;
+    EXPECT_GT(std::count(all.is_target.begin(), all.is_target.end(), 1), 0) << name;
   }
+}
+
+TEST(ChatTemplate, GivesContentsAndArgumentsAsTheTemplateTakesThem) {
+  const auto text_of = [](const char* jinja, ChatMessage message, const char* fields) {
+    message.fields = nlohmann::ordered_json::parse(fields);
+    return ChatTemplate::parse(jinja, tokenizer()).render(std::vector{message}, {}).text;
+  };
+  constexpr const char* kPlain = "{% for m in messages %}{{ m.content + ';' }}{% endfor %}";
+  constexpr const char* kTyped =
+      "{% for m in messages %}{% for p in m.content %}{{ p.text }}|{% endfor %}{% endfor %}";
+  constexpr const char* kParts =
+      R"({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]})";
+  EXPECT_EQ(text_of(kPlain, {"user", ""}, kParts), "ab;");
+  EXPECT_EQ(text_of(kTyped, {"user", ""}, kParts), "a|b|");
+  EXPECT_EQ(text_of(kTyped, {"user", "x"}, "{}"), "x|");
+  EXPECT_EQ(text_of(kPlain, {"user", ""}, R"({"content": null})"), ";");
+  constexpr const char* kObject =
+      "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.function.name ~ "
+      "(c.function.arguments | tojson) }}{% endfor %}{% endfor %}";
+  constexpr const char* kText =
+      "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.function.name + "
+      "c.function.arguments }}{% endfor %}{% endfor %}";
+  constexpr const char* kCall =
+      R"({"tool_calls": [{"function": {"name": "f", "arguments": {"a": 1}}}]})";
+  constexpr const char* kCallOfText =
+      R"({"tool_calls": [{"function": {"name": "f", "arguments": "{\"a\": 1}"}}]})";
+  EXPECT_EQ(text_of(kObject, {"assistant", ""}, kCallOfText), "f{\"a\": 1}");
+  EXPECT_EQ(text_of(kObject, {"assistant", ""}, kCall), "f{\"a\": 1}");
+  EXPECT_EQ(text_of(kText, {"assistant", ""}, kCall), "f{\"a\":1}");
+  EXPECT_EQ(text_of(kText, {"assistant", ""}, kCallOfText), "f{\"a\": 1}");
+}
+
+TEST(ChatTemplate, RefusesToolsThatItDoesNotRender) {
+  ChatOptions options;
+  options.tools = nlohmann::ordered_json::parse(R"([{"function": {"name": "look_up"}}])");
+  const std::vector<ChatMessage> messages = {{"user", "q"}};
+  CLORA_EXPECT_ERROR(named("chatml").render(messages, options), ErrorCode::invalid_argument,
+                     "does not render the tool 'look_up'");
+  const ChatTemplate chat = ChatTemplate::parse(
+      "{% for t in tools or [] %}{{ t.function.name }};{% endfor %}", tokenizer());
+  EXPECT_TRUE(chat.support().tools);
+  EXPECT_EQ(chat.render(messages, options).text, "look_up;");
+}
+
+TEST(ChatTemplate, GivesTheDateInTheFormatThatTheTemplateAsksFor) {
+  const ChatTemplate chat =
+      ChatTemplate::parse("{{ strftime_now('%Y-%m-%d %B %-d %A') }}", tokenizer());
+  const std::vector<ChatMessage> messages = {{"user", "q"}};
+  EXPECT_EQ(chat.render(messages, {}).text, "2024-07-26 July 26 Friday");
+  EXPECT_EQ(chat.render(messages, {.date = "2025-01-05"}).text, "2025-01-05 January 5 Sunday");
+  CLORA_EXPECT_ERROR(chat.render(messages, {.date = "yesterday"}), ErrorCode::invalid_argument,
+                     "a date must be as '26 Jul 2024'");
 }
 
 TEST(ChatTemplate, ParsesSpecialTextInItsOwnPartsOnly) {
@@ -140,6 +240,12 @@ TEST(ChatTemplate, ParsesSpecialTextInItsOwnPartsOnly) {
   EXPECT_EQ(count("<|im_end|>"), 1);
   EXPECT_EQ(tokenizer().decode(tokens.ids, {.keep_special = true}),
             rendered(named("chatml"), messages, false));
+  const ChatTokens parsed = named("chatml").encode(messages, {.parse_special = true}, tokenizer());
+  EXPECT_EQ(std::count(parsed.ids.begin(), parsed.ids.end(), *tokenizer().id_of("<|im_end|>")), 2);
+  const ChatTemplate of_role =
+      ChatTemplate::parse("{{ '<|' + messages[0].role + '|>' }}", tokenizer());
+  const std::vector<ChatMessage> forged = {{"im_end", "q"}};
+  EXPECT_GT(of_role.encode(forged, true, tokenizer()).ids.size(), 1u);
 }
 
 TEST(ChatTemplate, TakesMistralsMarksForTokensIfTheVocabularyDoes) {
@@ -189,7 +295,7 @@ TEST(ChatTemplate, TokenisesAConversationLikeItsText) {
 TEST(ChatTemplate, NeedsItsMarksAsTokens) {
   TokenizerSpec spec = test::byte_level_spec();
   spec.tokens[264] = "<|other|>";
-  CLORA_EXPECT_ERROR(ChatTemplate::recognise(kPlainChatMl, Tokenizer(spec)), ErrorCode::unsupported,
+  CLORA_EXPECT_ERROR(ChatTemplate::named("chatml", Tokenizer(spec)), ErrorCode::unsupported,
                      "'<|im_start|>' must be a single token");
   spec = test::byte_level_spec();
   spec.bos.reset();
@@ -200,26 +306,23 @@ TEST(ChatTemplate, NeedsItsMarksAsTokens) {
                      "the end token");
 }
 
-TEST(ChatTemplate, RefusesAnEmptyConversationAndUnknownRoles) {
-  CLORA_EXPECT_ERROR(named("chatml").render({}, true), ErrorCode::invalid_argument, "at least one");
-  const std::vector<ChatMessage> messages = {{"tool", "x"}};
-  CLORA_EXPECT_ERROR(named("chatml").render(messages, true), ErrorCode::invalid_argument, "'tool'");
+TEST(ChatTemplate, RefusesAnEmptyConversation) {
+  CLORA_EXPECT_ERROR(named("chatml").render({}, {}), ErrorCode::invalid_argument, "at least one");
 }
 
 TEST(ChatTemplate, ReportsWhichMessageBreaksTheAlternationOfMistral) {
   const std::vector<ChatMessage> twice = {{"user", "a"}, {"user", "b"}};
-  CLORA_EXPECT_ERROR(named("mistral-v3").render(twice, true), ErrorCode::invalid_argument,
+  CLORA_EXPECT_ERROR(named("mistral-v3").render(twice, {}), ErrorCode::invalid_argument,
                      "message 2 of the conversation must have the role assistant, got user");
   const std::vector<ChatMessage> system = {{"system", "a"}, {"user", "b"}};
-  CLORA_EXPECT_ERROR(named("mistral-v0.1").render(system, true), ErrorCode::invalid_argument,
+  CLORA_EXPECT_ERROR(named("mistral-v0.1").render(system, {}), ErrorCode::invalid_argument,
                      "system messages are not supported");
 }
 
 TEST(ChatTemplate, OfSmolLm2AddsItsSystemMessageUnlessOneIsGiven) {
   CLORA_DEMO_MODEL_OR_SKIP(model);
   const Tokenizer smol = load_tokenizer(model);
-  const ChatTemplate chat = ChatTemplate::recognise(smol.chat_template(), smol);
-  EXPECT_EQ(chat.name(), "smollm2");
+  const ChatTemplate chat = ChatTemplate::parse(smol.chat_template(), smol);
   const std::string user = "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n";
   const std::vector<ChatMessage> question = {{"user", "What is the capital of France?"}};
   EXPECT_EQ(rendered(chat, question, true),
@@ -238,10 +341,7 @@ TEST(ChatTemplate, OfSmolLm2AddsItsSystemMessageUnlessOneIsGiven) {
 TEST(ChatTemplate, OfQwen25AddsItsSystemMessageUnlessOneIsGiven) {
   CLORA_REQUIRE_TEST_DATA(folder, "tokenizers/qwen2.5");
   const Tokenizer qwen = load_tokenizer(folder);
-  const ChatTemplate chat = ChatTemplate::recognise(qwen.chat_template(), qwen);
-  EXPECT_EQ(chat.name(), "qwen2.5");
-  EXPECT_EQ(chat.default_system(),
-            "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.");
+  const ChatTemplate chat = ChatTemplate::parse(qwen.chat_template(), qwen);
   EXPECT_EQ(rendered(chat, {{"system", "S"}}, true),
             "<|im_start|>system\nS<|im_end|>\n<|im_start|>assistant\n");
 }

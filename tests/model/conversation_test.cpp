@@ -1,5 +1,6 @@
 // Conversations of records before any template: forms, roles, contents, tools and masks.
 #include "model/data/conversation.hpp"
+#include "model/data/message_reading.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -76,6 +77,29 @@ TEST(Conversations, KnowReasoningByEachOfItsNames) {
   refuses(
       R"({"messages": [{"role": "assistant", "content": "a", "reasoning": "x", "thinking": "y"}]})",
       "\"thinking\" differs from the message's other reasoning");
+}
+
+TEST(Conversations, GiveReasoningInTheOneFormThatTheTemplateWrites) {
+  const ChatMessage typed = read(R"({"messages": [{"role": "assistant", "content":
+      [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "c"}]}]})")
+                                .messages[0];
+  ChatMessage by_keys = typed;
+  fit_reasoning(by_keys, {.typed_content = true, .thinking = true});
+  EXPECT_EQ(by_keys.fields["content"].dump(), R"([{"type":"text","text":"c"}])");
+  EXPECT_EQ(by_keys.fields["reasoning_content"], "hm");
+  ChatMessage by_parts = typed;
+  fit_reasoning(by_parts, {.typed_content = true, .thinking = false});
+  EXPECT_EQ(by_parts.fields["content"].size(), 2u);
+  EXPECT_FALSE(by_parts.fields.contains("reasoning_content"));
+  EXPECT_FALSE(by_parts.fields.contains("thinking"));
+  ChatMessage neither = typed;
+  CLORA_EXPECT_ERROR(fit_reasoning(neither, {.typed_content = false, .thinking = false}),
+                     ErrorCode::invalid_data, "does not write reasoning parts");
+  ChatMessage only = read(R"({"messages": [{"role": "assistant", "content":
+      [{"type": "thinking", "thinking": "hm"}], "tool_calls": [{"name": "f"}]}]})")
+                         .messages[0];
+  fit_reasoning(only, {.thinking = true});
+  EXPECT_TRUE(only.fields["content"].is_null());
 }
 
 TEST(Conversations, HaveToolCallsInOneForm) {

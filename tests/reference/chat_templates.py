@@ -4,7 +4,7 @@ tests/model/chat_random_texts_test.cpp (random_texts.py).
 
 usage: chat_templates.py FOLDER OUT.json [RANDOM_CONVERSATIONS [SEED]]
 
-FOLDER holds one folder for each style (model/text/known_chat_styles.cpp), with the published
+FOLDER holds one folder for each style (model/text/named_chat_templates.cpp), with the published
 templates of that style as *.jinja. jinja2 renders them with the settings of Hugging Face's
 transformers; all templates of a style must agree on every conversation. Without
 RANDOM_CONVERSATIONS, the few conversations below are rendered; the results are stored as

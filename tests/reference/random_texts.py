@@ -21,7 +21,7 @@ import sys
 
 PACKAGES = ["tokenizers==0.21.0", "jinja2==3.1.6", "markupsafe==3.0.4", "axolotl==0.19.0"]
 TEXTS, CONVERSATIONS, SEED = 1000, 500, 2
-# The style of each template of axolotl that clora supports (model/text/known_chat_styles.cpp).
+# The style of each template of axolotl that clora supports (model/text/named_chat_templates.cpp).
 STYLES = {"chatml": "chatml", "llama3": "llama3", "mistral_v1": "mistral-v1",
           "mistral_v2v3": "mistral-v3", "mistral_v3_tekken": "mistral-nemo", "qwen_25": "qwen2.5", "gemma": "gemma",
           "gemma3": "gemma3"}

@@ -1,10 +1,21 @@
 #include "tools/clora/model_text.hpp"
 
+#include <algorithm>
+
 #include "clora/model/text/tokenizer_files.hpp"
 #include "clora/model/weights/weights.hpp"
+#include "clora/runtime/files/file.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
+namespace {
+
+bool is_chat_template_name(std::string_view name) {
+  const auto names = chat_template_names();
+  return std::ranges::find(names, name) != names.end();
+}
+
+}  // namespace
 
 ModelText::ModelText(const std::filesystem::path& model, const std::string& chat_template)
     : model_(model) {
@@ -21,11 +32,13 @@ ModelText::ModelText(const std::filesystem::path& model, const std::string& chat
 
 void ModelText::find_template(const std::string& name) {
   if (!name.empty()) {
-    template_ = ChatTemplate::named(name, *tokenizer_);
+    template_ = is_chat_template_name(name)
+                    ? ChatTemplate::named(name, *tokenizer_)
+                    : ChatTemplate::parse(MappedFile::open(name).text(), *tokenizer_);
     return;
   }
   try {
-    template_ = ChatTemplate::recognise(tokenizer_->chat_template(), *tokenizer_);
+    template_ = ChatTemplate::parse(tokenizer_->chat_template(), *tokenizer_);
   } catch (const Error& error) {
     template_problem_ = fmt::format("{}: {}", model_.string(), error.what());
   }

@@ -14,8 +14,8 @@ namespace clora {
 class ModelText {
  public:
   // Does not throw if the model lacks a tokeniser or a chat template; the accessors below do. A
-  // named chat template replaces the one of the model's files. Errors: those of
-  // ChatTemplate::named(), and a tokeniser that lacks tokens of the named template.
+  // chat template, given by its name or as a Jinja file, replaces the one of the model's files.
+  // Errors: those of ChatTemplate::named() and ChatTemplate::parse().
   explicit ModelText(const std::filesystem::path& model, const std::string& chat_template = {});
 
   // Errors: the error of loading it.

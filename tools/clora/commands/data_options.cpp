@@ -3,11 +3,13 @@
 #include "tools/command_line/local_path.hpp"
 #include "tools/command_line/number_options.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 
-#include "model/text/known_chat_styles.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -58,6 +60,14 @@ DataFile data_file_of(const std::string& text) {
   return {.path = text.substr(0, at), .weight = weight};
 }
 
+// Empty: it is a known name or a file.
+std::string problem_of_template(const std::string& name) {
+  const auto names = chat_template_names();
+  const bool known = std::ranges::find(names, name) != names.end();
+  if (known || std::filesystem::is_regular_file(name)) return {};
+  return fmt::format("'{}' is neither a file nor one of {}", name, fmt::join(names, ", "));
+}
+
 }  // namespace
 
 std::string names_of(std::span<const DataFile> files) {
@@ -66,13 +76,13 @@ std::string names_of(std::span<const DataFile> files) {
 }
 
 CLI::Option* add_chat_template_option(CLI::App& command, std::string& name) {
-  std::vector<std::string> names;
-  for (const ChatStyle& style : known_chat_styles()) names.emplace_back(style.name);
   return command
       .add_option("--chat-template", name,
-                  "Chat template for conversations, instead of the model's own")
-      ->check(CLI::IsMember(names))
-      ->type_name("NAME");
+                  fmt::format("Chat template for conversations, instead of the model's own: a file "
+                              "with a Jinja template, or one of {}",
+                              fmt::join(chat_template_names(), ", ")))
+      ->check(CLI::Validator(problem_of_template, "", "chat template"))
+      ->type_name("NAME|FILE");
 }
 
 void add_data_options(CLI::App& command, DataOptions& options, const std::string& data_help,

@@ -79,6 +79,24 @@ Json json_of(const ModelConfig& config) {
           {"tied_head", config.tied_head}};
 }
 
+Json json_of(const ChatSupport& support) {
+  return {{"system", support.system},         {"tools", support.tools},
+          {"tool_calls", support.tool_calls}, {"typed_content", support.typed_content},
+          {"thinking", support.thinking},     {"generation", support.generation}};
+}
+
+// What the template renders besides users and assistants, for people.
+std::vector<std::string> features_of(const ChatTemplate& chat) {
+  const ChatSupport& support = chat.support();
+  std::vector<std::string> features;
+  features.emplace_back(support.system ? "system messages" : "no system messages");
+  features.emplace_back(support.tools ? "tools" : "no tools");
+  if (support.tool_calls) features.emplace_back("tool calls");
+  if (support.typed_content) features.emplace_back("typed content");
+  if (support.thinking) features.emplace_back("thinking");
+  return features;
+}
+
 Json json_of(const ModelText& text) {
   if (!text.has_tokenizer()) return {{"tokenizer", nullptr}};
   const Tokenizer& tokenizer = text.tokenizer();
@@ -88,9 +106,9 @@ Json json_of(const ModelText& text) {
   if (tokenizer.sep()) object["sep"] = *tokenizer.sep();
   object["end_of_generation"] = tokenizer.end_of_generation();
   const ChatTemplate* chat = text.find_chat_template();
-  Json kind = nullptr;
-  if (chat != nullptr) kind = std::string(chat->name());
-  return {{"tokenizer", object}, {"chat_template", kind}};
+  Json description = nullptr;
+  if (chat != nullptr) description = json_of(chat->support());
+  return {{"tokenizer", object}, {"chat_template", description}};
 }
 
 void print(Output& output, const ModelConfig& config, std::int64_t parameters) {
@@ -118,7 +136,7 @@ void print(Output& output, const ModelText& text) {
   if (chat == nullptr) {
     output.result("no known chat template ({})", text.chat_template_problem());
   } else {
-    output.result("chat template: {}", chat->name());
+    output.result("chat template: the model's own, with {}", fmt::join(features_of(*chat), ", "));
   }
 }
 
