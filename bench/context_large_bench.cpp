@@ -3,6 +3,8 @@
 // with an adapter of rank 32 on every linear layer, and the pool limited to so many GiB:
 // context/q4_0/GIBxTOKENS/r32. The lengths exceed those of Unsloth's published table by a token.
 // Counters: planned_mib and peak_mib, which must agree; longest, the tokens that would fit.
+#include <fmt/format.h>
+
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -44,10 +46,15 @@ class ContextBench : public Prepared {
     run_.make_adapter = [](Context& context, const ModelConfig& config) {
       return Adapter(context, adapter_sites(config), {.rank = kRank, .alpha = kRank});
     };
+    const auto begin = std::chrono::steady_clock::now();
     plan_ = choose_policy(run_, rows_of_document(tokens));
+    tell(fmt::format("{} in {:.0f} MiB, planned", text_of(plan_.policy),
+                     static_cast<double>(plan_.peak_bytes) / kMib),
+         begin);
   }
 
   void time(benchmark::State& state) override {
+    const auto started = std::chrono::steady_clock::now();
     ContextConfig config = run_.context;
     config.weight_copy_share = plan_.weight_copy_share;
     Context context(config);
@@ -58,6 +65,7 @@ class ContextBench : public Prepared {
     of_trainer.policy = plan_.policy;
     Trainer trainer(model, adapter, of_trainer);
     trainer.prepare(rows_of_document(tokens_));
+    tell("loaded and recorded", started);
     const PackedRows rows = document(tokens_, model.config().vocabulary);
     double seconds = 0, loss = 0;
     for (auto _ : state) {
@@ -85,6 +93,11 @@ class ContextBench : public Prepared {
   }
 
  private:
+  // A step takes minutes, so what precedes it is told.
+  void tell(std::string_view what, std::chrono::steady_clock::time_point begin) const {
+    std::cerr << fmt::format("{} tokens: {} in {:.1f} s\n", tokens_, what, seconds_since(begin));
+  }
+
   WeightFiles files_;
   std::int64_t tokens_;
   PlannedRun run_;
