@@ -36,6 +36,7 @@ void add(DataReport& report, const RecordFacts& record) {
   report.tokens += record.ids.size();
   report.cut += record.is_cut ? 1 : 0;
   report.skipped += record.is_skipped ? 1 : 0;
+  report.with_special += record.has_special ? 1 : 0;
   report.hashes.push_back(digest_of(std::as_bytes(record.ids)).low);
   if (record.is_skipped) return;
   report.kept_tokens += record.is_target.size();

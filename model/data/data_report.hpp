@@ -21,7 +21,8 @@ struct RecordFacts {
   std::span<const std::int32_t> ids;        // before it is truncated
   std::span<const std::uint8_t> is_target;  // of what is left of it
   bool is_cut = false;
-  bool is_skipped = false;  // it has no target left
+  bool is_skipped = false;   // it has no target left
+  bool has_special = false;  // its texts hold special tokens that were read as text
 };
 
 struct DataReport {
@@ -33,6 +34,7 @@ struct DataReport {
   std::size_t trained_tokens = 0;                        // of the kept ones; 0 of text pairs
   std::size_t cut = 0;                                   // records
   std::size_t skipped = 0;                               // records
+  std::size_t with_special = 0;                          // records
   std::vector<std::uint64_t> hashes = {};                // of each record's ids, in order
 };
 

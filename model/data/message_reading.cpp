@@ -154,6 +154,23 @@ RecordJson tool_calls_of(const RecordJson& item, std::string_view role) {
   return calls;
 }
 
+bool is_reasoning_part(const RecordJson& part) { return part.at("type") != "text"; }
+
+// REQUIRES: the content is a list.
+void remove_reasoning_parts(RecordJson& fields) {
+  RecordJson texts = RecordJson::array();
+  for (const RecordJson& part : fields["content"]) {
+    if (!is_reasoning_part(part)) texts.push_back(part);
+  }
+  if (!texts.empty()) {
+    fields["content"] = std::move(texts);
+  } else if (fields.contains("tool_calls")) {
+    fields["content"] = nullptr;
+  } else {
+    fields.erase("content");  // it is the message's empty text
+  }
+}
+
 bool is_read_elsewhere(std::string_view key) {
   return key == "role" || key == "content" || key == "tool_calls" || key == "function_call" ||
          std::ranges::find(kReasoning, key) != kReasoning.end() ||
@@ -180,6 +197,24 @@ RecordJson tool_call_of(const RecordJson& call) {
   filled_string_of(function, "name");
   require_arguments(function);
   return result;
+}
+
+void fit_reasoning(ChatMessage& message, const ChatSupport& support) {
+  RecordJson& fields = message.fields;
+  if (!fields.contains("reasoning_content")) return;
+  const auto content = fields.find("content");
+  const bool is_list = content != fields.end() && content->is_array();
+  const bool has_parts = is_list && std::ranges::any_of(*content, is_reasoning_part);
+  if (support.thinking) {
+    if (has_parts) remove_reasoning_parts(fields);
+    return;
+  }
+  if (!has_parts || !support.typed_content) {
+    bad_record(
+        "the model's chat template does not write reasoning parts, so the model would not see "
+        "them; remove them, write them into \"content\", or choose a template that does");
+  }
+  for (const std::string_view key : kReasoning) fields.erase(std::string(key));
 }
 
 bool is_message_list(const RecordJson& value) {

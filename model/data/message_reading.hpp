@@ -11,7 +11,7 @@
 // - weight 0 or 1, train, training, loss: whether an assistant message is trained.
 #pragma once
 
-#include "clora/model/text/chat_message.hpp"
+#include "clora/model/text/chat_template.hpp"
 #include "model/data/record_keys.hpp"
 
 namespace clora {
@@ -20,6 +20,10 @@ ChatMessage message_of(const RecordJson& item);
 
 // Returns a call with its "type" and "function", of one in any of the forms above.
 RecordJson tool_call_of(const RecordJson& call);
+
+// Leaves a message's reasoning in the one form that a template writes: under its keys, or as typed
+// parts of the content. Errors: the template writes neither.
+void fit_reasoning(ChatMessage& message, const ChatSupport& support);
 
 // Whether a value is a list of messages, each an object with a role.
 bool is_message_list(const RecordJson& value);

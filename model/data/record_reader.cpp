@@ -4,6 +4,7 @@
 
 #include "clora/runtime/files/json.hpp"
 #include "model/data/conversation.hpp"
+#include "model/data/message_reading.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -19,6 +20,24 @@ bool any_text(const RecordJson& value, const F& f) {
   if (value.is_string()) return f(value.get_ref<const std::string&>());
   return value.is_structured() &&
          std::ranges::any_of(value, [&](const RecordJson& inner) { return any_text(inner, f); });
+}
+
+void require_written(bool is_written, std::string_view what) {
+  if (is_written) return;
+  bad_record(
+      "the model's chat template does not write {}, so the model would not see them; remove "
+      "them, write them into \"content\", or choose a template that does",
+      what);
+}
+
+// What a template does not write would be left out silently.
+Conversation fitted(Conversation conversation, const ChatSupport& support) {
+  for (ChatMessage& message : conversation.messages) {
+    require_written(support.tool_calls || !message.fields.contains("tool_calls"), "tool calls");
+    fit_reasoning(message, support);
+  }
+  require_written(support.tools || conversation.tools.is_null(), "tools");
+  return conversation;
 }
 
 }  // namespace
@@ -79,7 +98,7 @@ ReadRecord RecordReader::read_form(const RecordJson& object, RecordForm form) co
       (form == RecordForm::prompt && !has_prompt_messages(object) && !options_.apply_chat_template);
   if (!is_text) {
     require_chat_template(form);
-    return read_conversation(conversation_of(object, form));
+    return read_conversation(fitted(conversation_of(object, form), chat_template_->support()));
   }
   refuse_keys_of_conversation(object);
   return form == RecordForm::text ? read_text(filled_string_of(object, "text")) : read_pair(object);

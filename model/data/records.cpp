@@ -75,7 +75,12 @@ class FileReading {
     const auto& marks = read.record.is_target;
     const bool is_skipped = std::ranges::find(marks, 1) == marks.end();
     if (options_.report != nullptr) {
-      clora::add(*options_.report, {read.form, complete, marks, read.is_cut, is_skipped});
+      clora::add(*options_.report, {.form = read.form,
+                                    .ids = complete,
+                                    .is_target = marks,
+                                    .is_cut = read.is_cut,
+                                    .is_skipped = is_skipped,
+                                    .has_special = read.special.has_value()});
     }
     if (is_skipped) {
       skip();

@@ -188,13 +188,13 @@ TEST_F(CommandLineData, KeepsRecordsInATemporaryFileBeyondTheirMemory) {
   for (int i = 0; i < 30'000; ++i) lines += "{\"text\": \"zzzzzzzzzzzzzzzz\"}\n";
   test::write_file(folder / "data.jsonl", lines);
   const ProgramCall call{.arguments = {"data", "--model", (folder / "model").string(),
-                                       "--data-memory", "1", (folder / "data.jsonl").string()},
+                                       "--data-memory", "1MiB", (folder / "data.jsonl").string()},
                          .environment = {"TMPDIR=" + (folder / "none").string()}};
   const ProgramResult result = run_clora(call);
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("set TMPDIR to a folder with more space, or raise"));
   std::vector<std::string> more = call.arguments;
-  more[4] = "64";
+  more[4] = "64MiB";
   EXPECT_EQ(run_clora(ProgramCall{.arguments = more, .environment = call.environment}).exit_code,
             0);
 }
@@ -244,7 +244,7 @@ TEST_F(CommandLineMixtures, AreEvaluatedWithoutWeights) {
   };
   const std::string file = at("data/train.jsonl");
   EXPECT_EQ(eval({file, file}).json_lines().at(0).at("records"), 16);
-  EXPECT_THAT(eval({file + "=2"}).err, HasSubstr("every record is evaluated once"));
+  EXPECT_THAT(eval({file + "=2"}).err, HasSubstr("every record is read once"));
   EXPECT_THAT(eval({at("data")}).err, HasSubstr("is a folder; name a file in it"));
   EXPECT_THAT(eval({at("none=2x")}).err, HasSubstr("none=2x' does not exist"));
 }

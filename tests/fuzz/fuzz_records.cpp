@@ -3,6 +3,7 @@
 #include "tests/fuzz/input_folder.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/fuzz/targets.hpp"
+#include "tests/support/compressed.hpp"
 #include "tests/support/tiny_tokenizers.hpp"
 
 namespace clora::fuzz {
@@ -18,7 +19,11 @@ void read_records(std::string_view input) {
 }
 
 std::vector<std::string> records_seeds() {
+  const std::string array = "\xef\xbb\xbf[ {\"text\": \"a],\\\"b\"},\n{\"text\": \"abc\"} ]\n";
   return {
+      array,
+      test::gzip(array),
+      test::zstd(array) + test::zstd("\n"),
       "{\"text\": \"the abc <|im_end|>\"}\n{\"text\": \"\\u00e9\\ud83d\\ude00\"}\n\n",
       "{\"prompt\": \"the\", \"completion\": \" abc\"}\r\n",
       R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": )"

@@ -1,5 +1,6 @@
 // Conversations of records before any template: forms, roles, contents, tools and masks.
 #include "model/data/conversation.hpp"
+#include "model/data/message_reading.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,13 +32,13 @@ void refuses(const char* text, const std::string& reason) {
 }
 
 TEST(Conversations, OfMessagesKeepTheirRolesAndTexts) {
-  EXPECT_THAT(
-      shown(read(
-          R"({"messages": [{"role": "system", "content": "s"}, {"role": "developer", "content": "d"},
+  EXPECT_THAT(shown(read(
+                  R"({"messages": [{"role": "system", "content": "s"}, {"role": "developer",
+            "content": "d"},
               {"role": "user", "content": "u"}, {"role": "assistant", "content": "a"},
               {"role": "tool", "content": "t", "tool_call_id": "7"},
               {"role": "function", "name": "f", "content": "r"}]})")),
-      ElementsAre("system:s", "developer:d", "user:u", "assistant+:a", "tool:t", "tool:r"));
+              ElementsAre("system:s", "developer:d", "user:u", "assistant+:a", "tool:t", "tool:r"));
 }
 
 TEST(Conversations, TakeTheListUnderOtherNamesToo) {
@@ -51,8 +52,10 @@ TEST(Conversations, TakeTheListUnderOtherNamesToo) {
 
 TEST(Conversations, OfTypedPartsHaveTheirTextAndTheListForTemplates) {
   const Conversation conversation = read(
-      R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "value": "b"}]},
-          {"role": "assistant", "content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
+      R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"},
+            {"type": "text", "value": "b"}]},
+          {"role": "assistant", "content": [{"type": "thinking", "thinking": [{"type": "text",
+            "text": "hm"}]},
                                             {"type": "text", "text": "c"}]}]})");
   EXPECT_THAT(shown(conversation), ElementsAre("user:ab", "assistant+:c"));
   EXPECT_EQ(conversation.messages[0].fields.dump(),
@@ -76,13 +79,36 @@ TEST(Conversations, KnowReasoningByEachOfItsNames) {
       "\"thinking\" differs from the message's other reasoning");
 }
 
+TEST(Conversations, GiveReasoningInTheOneFormThatTheTemplateWrites) {
+  const ChatMessage typed = read(R"({"messages": [{"role": "assistant", "content":
+      [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "c"}]}]})")
+                                .messages[0];
+  ChatMessage by_keys = typed;
+  fit_reasoning(by_keys, {.typed_content = true, .thinking = true});
+  EXPECT_EQ(by_keys.fields["content"].dump(), R"([{"type":"text","text":"c"}])");
+  EXPECT_EQ(by_keys.fields["reasoning_content"], "hm");
+  ChatMessage by_parts = typed;
+  fit_reasoning(by_parts, {.typed_content = true, .thinking = false});
+  EXPECT_EQ(by_parts.fields["content"].size(), 2u);
+  EXPECT_FALSE(by_parts.fields.contains("reasoning_content"));
+  EXPECT_FALSE(by_parts.fields.contains("thinking"));
+  ChatMessage neither = typed;
+  CLORA_EXPECT_ERROR(fit_reasoning(neither, {.typed_content = false, .thinking = false}),
+                     ErrorCode::invalid_data, "does not write reasoning parts");
+  ChatMessage only = read(R"({"messages": [{"role": "assistant", "content":
+      [{"type": "thinking", "thinking": "hm"}], "tool_calls": [{"name": "f"}]}]})")
+                         .messages[0];
+  fit_reasoning(only, {.thinking = true});
+  EXPECT_TRUE(only.fields["content"].is_null());
+}
+
 TEST(Conversations, HaveToolCallsInOneForm) {
   const char* wanted = R"([{"type":"function","function":{"name":"f","arguments":{"z":1,"a":2}}}])";
-  for (
-      const char* call :
-      {R"("tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {"z": 1, "a": 2}}}])",
-       R"("tool_calls": [{"name": "f", "arguments": {"z": 1, "a": 2}}])",
-       R"("function_call": {"name": "f", "arguments": {"z": 1, "a": 2}})"}) {
+  for (const char* call :
+       {R"("tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {"z": 1,
+            "a": 2}}}])",
+        R"("tool_calls": [{"name": "f", "arguments": {"z": 1, "a": 2}}])",
+        R"("function_call": {"name": "f", "arguments": {"z": 1, "a": 2}})"}) {
     const std::string text =
         fmt::format(R"({{"messages": [{{"role": "assistant", "content": null, {}}}]}})", call);
     const Conversation conversation = read(text.c_str());
@@ -91,7 +117,8 @@ TEST(Conversations, HaveToolCallsInOneForm) {
     EXPECT_TRUE(fields.contains("content") && fields["content"].is_null());
   }
   const Conversation text = read(
-      R"({"messages": [{"role": "assistant", "tool_calls": [{"id": "7", "function": {"name": "f", "arguments": "{\"a\": 1}"}}]}]})");
+      R"({"messages": [{"role": "assistant", "tool_calls": [{"id": "7",
+            "function": {"name": "f", "arguments": "{\"a\": 1}"}}]}]})");
   EXPECT_EQ(text.messages[0].fields["tool_calls"][0]["function"]["arguments"], "{\"a\": 1}");
   EXPECT_EQ(text.messages[0].fields["tool_calls"][0]["id"], "7");
 }
@@ -122,7 +149,8 @@ TEST(Conversations, LeaveOutTurnsThatAreMarkedByAnyOfTheKeys) {
   for (const char* mark : {R"("weight": 0)", R"("weight": 0.0)", R"("train": false)",
                            R"("training": false)", R"("loss": false)"}) {
     const std::string text = fmt::format(
-        R"({{"messages": [{{"role": "assistant", "content": "a", {}}}, {{"role": "assistant", "content": "b"}}]}})",
+        R"({{"messages": [{{"role": "assistant", "content": "a", {}}}, {{"role": "assistant",
+            "content": "b"}}]}})",
         mark);
     EXPECT_THAT(shown(read(text.c_str())), ElementsAre("assistant:a", "assistant+:b")) << mark;
   }
@@ -204,7 +232,8 @@ TEST(Conversations, BeginWithTheSystemTextOfTheRecord) {
       shown(read(R"({"messages": [{"role": "assistant", "content": "a"}], "system": "s"})")),
       ElementsAre("system:s", "assistant+:a"));
   refuses(
-      R"({"messages": [{"role": "system", "content": "t"}, {"role": "assistant", "content": "a"}], "system": "s"})",
+      R"({"messages": [{"role": "system", "content": "t"}, {"role": "assistant",
+            "content": "a"}], "system": "s"})",
       "\"system\" differs from the system message");
 }
 

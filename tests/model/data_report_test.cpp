@@ -92,9 +92,10 @@ TEST(DataReport, FindsRecordsOfOneSetInAnother) {
 
 TEST(DataReport, IsFilledWhileRecordsAreRead) {
   const test::TemporaryFolder folder;
-  test::write_file(folder / "data.jsonl",
-                   "{\"text\": \"abcd\"}\n{\"prompt\": \"xyzxyz\", \"completion\": \"b\"}\n"
-                   "{\"text\": \"abcd\"}\n");
+  test::write_file(
+      folder / "data.jsonl",
+      "{\"text\": \"abcd\"}\n{\"prompt\": \"xyzxyz\", \"completion\": \"b<|im_end|>\"}\n"
+      "{\"text\": \"abcd\"}\n");
   const Tokenizer tokenizer(test::byte_level_spec());
   DataReport report;
   const Records records = load_records(folder / "data.jsonl", tokenizer, nullptr,
@@ -103,7 +104,8 @@ TEST(DataReport, IsFilledWhileRecordsAreRead) {
   EXPECT_EQ(report.by_form[static_cast<std::size_t>(RecordForm::prompt)], 1u);
   EXPECT_EQ(report.cut, 3u);
   EXPECT_EQ(report.skipped, 1u);
-  EXPECT_EQ(report.tokens, 3u + 8u + 3u) << "before they are truncated";
+  EXPECT_EQ(report.with_special, 1u);
+  EXPECT_EQ(report.tokens, 3u + 18u + 3u) << "before they are truncated";
   EXPECT_EQ(report.trained_tokens, records.target_count());
   EXPECT_EQ(duplicates_within(report).second, 3u);
 }

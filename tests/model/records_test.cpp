@@ -99,6 +99,18 @@ TEST(Records, OfEachFormOfAnExchangeAreTheSame) {
   }
 }
 
+TEST(Records, RefuseWhatTheChatTemplateWouldLeaveOut) {
+  const auto refuses = [](const char* line, const char* what) {
+    CLORA_EXPECT_ERROR(read(line), ErrorCode::invalid_data,
+                       fmt::format("chat template does not write {}, so the model would", what));
+  };
+  refuses(R"({"messages": [{"role": "assistant", "content": "a"}], "tools": [{"name": "f"}]})",
+          "tools");
+  refuses(R"({"messages": [{"role": "assistant", "tool_calls": [{"name": "f"}]}]})", "tool calls");
+  refuses(R"({"messages": [{"role": "assistant", "content": "a", "reasoning": "b"}]})",
+          "reasoning parts");
+}
+
 TEST(Records, RefuseObjectsOfSoManyKeysThatReadingThemWouldTakeLong) {
   std::string line = "{\"text\": \"a\"";
   for (int i = 0; i < 1024; ++i) line += fmt::format(", \"k{}\": 0", i);

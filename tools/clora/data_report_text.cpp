@@ -84,6 +84,10 @@ std::vector<std::string> lines_of(const NamedReport& data, std::size_t max_seq_l
                                     percent(report.cut, report.records))));
   lines.push_back(
       line("skipped", fmt::format("{}, without a trained token", count(report.skipped))));
+  if (report.with_special > 0) {
+    lines.push_back(line("special", fmt::format("{} with special tokens that are read as text",
+                                                count(report.with_special))));
+  }
   const Duplicates found = duplicates_within(report);
   std::string duplicates = count(found.records);
   if (found.records > 0) {
@@ -123,6 +127,7 @@ nlohmann::ordered_json json_of(const NamedReport& data) {
           {"trained_tokens", report.trained_tokens},
           {"truncated_records", report.cut},
           {"skipped_records", report.skipped},
+          {"records_with_special_text", report.with_special},
           {"duplicate_records", duplicates_within(report).records},
           {"median_length", length_quantile(report, 0.5)},
           {"length_95_percent", length_quantile(report, 0.95)},

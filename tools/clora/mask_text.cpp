@@ -22,7 +22,8 @@ void append_printable(std::string_view text, bool trained, const MaskStyle& styl
 
 }  // namespace
 
-std::string masked_text(const RecordView& record, const Tokenizer& tokenizer, const MaskStyle& style) {
+std::string masked_text(const RecordView& record, const Tokenizer& tokenizer,
+                        const MaskStyle& style) {
   std::string out;
   for (std::size_t i = 0; i < record.ids.size();) {
     const bool trained = record.is_target[i] != 0;

@@ -18,7 +18,8 @@ inline constexpr MaskStyle kPlainMask{"\u27E6", "\u27E7"};  // white square brac
 // The record's text with special tokens, and `style` around each run of trained tokens. Control
 // characters but for line breaks and tabs are escaped, so that data cannot control a terminal. With
 // colours, a line break inside of a trained run is preceded by a mark, which would be invisible.
-std::string masked_text(const RecordView& record, const Tokenizer& tokenizer, const MaskStyle& style);
+std::string masked_text(const RecordView& record, const Tokenizer& tokenizer,
+                        const MaskStyle& style);
 
 struct MaskCounts {
   std::size_t tokens = 0, trained = 0, runs = 0;  // runs of trained tokens

@@ -27,7 +27,7 @@ struct Options {
 
 std::vector<std::filesystem::path> files_of(const DataOptions& options) {
   std::vector<std::filesystem::path> files;
-  for (const DataFile& given : data_files_of(options)) {
+  for (const DataFile& given : unweighted_files_of(options, "data")) {
     if (!std::filesystem::is_directory(given.path)) {
       files.push_back(given.path);
       continue;

@@ -1,4 +1,5 @@
 #include "tools/clora/commands/data_options.hpp"
+#include "tools/command_line/byte_size.hpp"
 #include "tools/command_line/local_path.hpp"
 #include "tools/command_line/number_options.hpp"
 
@@ -15,7 +16,6 @@ namespace clora {
 namespace {
 
 constexpr double kMaxWeight = 1000;
-constexpr std::int64_t kMaxMebibytes = std::int64_t{1} << 30U;
 
 void report(const Records& records, const std::string& files, const DataOptions& options,
             Output& output) {
@@ -44,14 +44,6 @@ void report(const Records& records, const std::string& files, const DataOptions&
   }
 }
 
-// Empty: it is a known name or a file.
-std::string problem_of_template(const std::string& name) {
-  const auto names = chat_template_names();
-  const bool known = std::ranges::find(names, name) != names.end();
-  if (known || std::filesystem::is_regular_file(name)) return {};
-  return fmt::format("'{}' is neither a file nor one of {}", name, fmt::join(names, ", "));
-}
-
 // A path may itself end in "=" and a number.
 DataFile data_file_of(const std::string& text) {
   const std::size_t at = text.rfind('=');
@@ -66,6 +58,14 @@ DataFile data_file_of(const std::string& text) {
           "--data: the weight of '{}' must be above 0 and at most {}, got {}", text.substr(0, at),
           kMaxWeight, number);
   return {.path = text.substr(0, at), .weight = weight};
+}
+
+// Empty: it is a known name or a file.
+std::string problem_of_template(const std::string& name) {
+  const auto names = chat_template_names();
+  const bool known = std::ranges::find(names, name) != names.end();
+  if (known || std::filesystem::is_regular_file(name)) return {};
+  return fmt::format("'{}' is neither a file nor one of {}", name, fmt::join(names, ", "));
 }
 
 }  // namespace
@@ -107,12 +107,12 @@ void add_data_options(CLI::App& command, DataOptions& options, const std::string
       ->capture_default_str()
       ->group(group);
   command
-      .add_option("--data-memory", options.memory_mib,
+      .add_option("--data-memory", options.memory,
                   "Host memory for records; if they need more, they are kept in a temporary file "
                   "(in TMPDIR, else /var/tmp)")
-      ->transform(Integer(1, kMaxMebibytes))
-      ->type_name("MIB")
-      ->capture_default_str()
+      ->transform(ByteSize())
+      ->type_name("SIZE")
+      ->default_str("256MiB")
       ->group(group);
   command
       .add_flag("--append-eos,!--no-append-eos", options.append_eos,
@@ -136,6 +136,15 @@ void add_data_options(CLI::App& command, DataOptions& options, const std::string
 std::vector<DataFile> data_files_of(const DataOptions& options) {
   std::vector<DataFile> files;
   for (const std::string& text : options.data) files.push_back(data_file_of(text));
+  return files;
+}
+
+std::vector<DataFile> unweighted_files_of(const DataOptions& options, const char* who) {
+  std::vector<DataFile> files = data_files_of(options);
+  for (const DataFile& file : files) {
+    require(file.weight == 1, "{}: every record is read once; remove the weight of '{}'", who,
+            file.path.string());
+  }
   return files;
 }
 
@@ -163,7 +172,7 @@ Records read_records(std::span<const DataFile> files, const DataOptions& options
                      DataReport* report_of_data) {
   RecordOptions how;
   how.report = report_of_data;
-  how.memory.max_resident_bytes = static_cast<std::size_t>(options.memory_mib) << 20U;
+  how.memory.max_resident_bytes = static_cast<std::size_t>(options.memory);
   how.max_seq_length = static_cast<std::size_t>(options.max_seq_length);
   how.append_eos = options.append_eos;
   how.apply_chat_template = options.apply_chat_template;

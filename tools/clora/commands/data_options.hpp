@@ -18,7 +18,7 @@ struct DataOptions {
   std::vector<std::string> data;  // PATH or PATH=WEIGHT
   std::int64_t max_seq_length = 512;
   std::int64_t limit = 0;
-  std::int64_t memory_mib = 256;  // of the host, for records
+  std::int64_t memory = std::int64_t{256} << 20U;  // bytes of the host's, for records
   bool append_eos = true;
   bool apply_chat_template = false;
   std::optional<bool> parse_special;     // absent: no, with a warning if it matters
@@ -35,6 +35,9 @@ void add_data_options(CLI::App& command, DataOptions& options, const std::string
 // Returns the files or folders of --data with their weights. Errors: invalid_argument for a weight
 // that is not above 0.
 std::vector<DataFile> data_files_of(const DataOptions& options);
+
+// The same where weights mean nothing. Errors: also invalid_argument for a weight, naming `who`.
+std::vector<DataFile> unweighted_files_of(const DataOptions& options, const char* who);
 
 // The files of --data for a run. Folders are replaced by their splits; their "valid" is optional.
 struct SplitFiles {

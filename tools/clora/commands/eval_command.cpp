@@ -79,15 +79,6 @@ double match(const Options& options, LoadedModel& loaded, const Adapter* adapter
       });
 }
 
-std::vector<DataFile> files_of(const DataOptions& options) {
-  std::vector<DataFile> files = data_files_of(options);
-  for (const DataFile& file : files) {
-    require(file.weight == 1, "eval: every record is evaluated once; remove the weight of '{}'",
-            file.path.string());
-  }
-  return files;
-}
-
 // Without the contrastive loss, which depends on the batches.
 int eval_embedding(const Options& options) {
   Output output(options.common.output);
@@ -95,7 +86,8 @@ int eval_embedding(const Options& options) {
   DataOptions data = options.data;
   set_task_of_data(options.task, options.common.model, data);
   const ModelText text(options.common.model);
-  const Records records = read_records(files_of(data), data, data.limit, text, output);
+  const Records records =
+      read_records(unweighted_files_of(data, "eval"), data, data.limit, text, output);
   LoadedModel loaded(options.common, output);
   const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
   const auto task =
@@ -114,8 +106,8 @@ int eval(const Options& options) {
   if (options.task.embeds()) return eval_embedding(options);
   Output output(options.common.output);
   const ModelText text(options.common.model, options.data.chat_template);
-  const Records records =
-      read_records(files_of(options.data), options.data, options.data.limit, text, output);
+  const Records records = read_records(unweighted_files_of(options.data, "eval"), options.data,
+                                       options.data.limit, text, output);
   LoadedModel loaded(options.common, output, options.data.max_seq_length);
   const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
   const Adapter* used = adapter ? &*adapter : nullptr;

@@ -39,10 +39,9 @@ void show(const RecordView& record, std::size_t number, const Tokenizer& tokeniz
           Output& output) {
   const MaskCounts counts = mask_counts(record);
   if (output.json()) {
-    output.object(
-        {{"record", number},
-         {"ids", std::vector<std::int32_t>(record.ids.begin(), record.ids.end())},
-         {"is_target", std::vector<int>(record.is_target.begin(), record.is_target.end())}});
+    output.object({{"record", number},
+                   {"ids", std::vector(record.ids.begin(), record.ids.end())},
+                   {"is_target", std::vector(record.is_target.begin(), record.is_target.end())}});
     return;
   }
   output.result("--- record {}: {} tokens, {} of them trained, in {} {}", number, counts.tokens,
