@@ -41,22 +41,32 @@ std::string function_of(const Json& item) {
 }
 
 // A template without tools ignores them, and the model would not learn of them.
-void check_function(const Json& item, std::string_view what, const std::string& text) {
+void check_function(const Json& item, std::string_view what, std::string_view text) {
   const std::string name = function_of(item);
-  require(name.empty() || text.find(name) != std::string::npos,
+  require(name.empty() || text.find(name) != std::string_view::npos,
           "chat template: the template does not render {} '{}'; remove it, or use a template with "
           "tools",
           what, name);
 }
 
+// What the rendering has of a message.
+std::string text_of_message(const ChatText& text, std::size_t message) {
+  std::string own;
+  for (const ChatText::Run& run : text.runs)
+    if (run.message == static_cast<std::int32_t>(message))
+      own.append(text.text, run.begin, run.end - run.begin);
+  return own;
+}
+
 void check_calls(std::span<const ChatMessage> messages, const ChatOptions& options,
-                 const std::string& text) {
+                 const ChatText& text) {
   if (options.tools.is_array())
-    for (const Json& tool : options.tools) check_function(tool, "the tool", text);
-  for (const ChatMessage& message : messages) {
-    const auto calls = message.fields.find("tool_calls");
-    if (calls == message.fields.end() || !calls->is_array()) continue;
-    for (const Json& call : *calls) check_function(call, "a call of", text);
+    for (const Json& tool : options.tools) check_function(tool, "the tool", text.text);
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const auto calls = messages[i].fields.find("tool_calls");
+    if (calls == messages[i].fields.end() || !calls->is_array()) continue;
+    const std::string own = text_of_message(text, i);
+    for (const Json& call : *calls) check_function(call, "a call of", own);
   }
 }
 
@@ -202,7 +212,7 @@ ChatText ChatTemplate::render(std::span<const ChatMessage> messages,
                               const ChatOptions& options) const {
   require(!messages.empty(), "chat template: a conversation needs at least one message, got none");
   ChatText text = parts_->renderer.render(messages, options);
-  check_calls(messages, options, text.text);
+  check_calls(messages, options, text);
   return text;
 }
 

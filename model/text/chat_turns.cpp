@@ -66,16 +66,25 @@ class TurnFinder {
   }
 
   std::optional<ChatTurn> find_turn(std::size_t i, std::size_t done) const {
-    const auto content = content_of(query_.text, static_cast<std::int32_t>(i));
+    auto content = content_of(query_.text, static_cast<std::int32_t>(i));
     const auto prompt = rendered(i, true);
     const auto shorter = i + 1 == query_.messages.size() && !query_.options.add_generation_prompt
                              ? std::optional(query_.text)
                              : rendered(i + 1, false);
+    if (content && shorter) leave_out_repetitions(i, *shorter, *content);
     const auto begin = begin_of(i, content, prompt);
     if (!begin || *begin < done) return std::nullopt;
     const auto end = end_of(i, *begin, content, shorter);
     if (!end || *end <= *begin || !is_alone(i, {*begin, *end}, content)) return std::nullopt;
     return ChatTurn{*begin, *end, static_cast<std::int32_t>(i), query_.messages[i].trains};
+  }
+
+  // A later message may repeat a part of this one, the name of a function for one (gpt-oss). The
+  // rendering that ends with this one does not have that.
+  void leave_out_repetitions(std::size_t i, const ChatText& shorter, Range& content) const {
+    const auto inside = content_of(shorter, static_cast<std::int32_t>(i));
+    if (inside && full_.starts_with(std::string_view(shorter.text).substr(0, inside->end)))
+      content.end = std::min(content.end, inside->end);
   }
 
   std::optional<std::size_t> begin_of(std::size_t i, const std::optional<Range>& content,

@@ -26,7 +26,8 @@ constexpr std::string_view kChatMl = R"(
 constexpr std::string_view kQwen3 = R"(
 {%- set ns = namespace(query=messages | length - 1, found=false) %}
 {%- for message in messages[::-1] %}
-  {%- set of_tool = message.content.startswith('<tool_response>') and message.content.endswith('</tool_response>') %}
+  {%- set of_tool = message.content.startswith('<tool_response>')
+                    and message.content.endswith('</tool_response>') %}
   {%- if not ns.found and message.role == 'user' and not of_tool %}
     {%- set ns.query = messages | length - 1 - loop.index0 %}
     {%- set ns.found = true %}
@@ -38,7 +39,8 @@ constexpr std::string_view kQwen3 = R"(
     {%- set content = message.content %}
     {%- set reasoning = message.reasoning_content if message.reasoning_content is string else '' %}
     {%- if not reasoning and '</think>' in content %}
-      {%- set reasoning = content.split('</think>')[0].rstrip('\n').split('<think>')[-1].lstrip('\n') %}
+      {%- set before = content.split('</think>')[0].rstrip('\n') %}
+      {%- set reasoning = before.split('<think>')[-1].lstrip('\n') %}
       {%- set content = content.split('</think>')[-1].lstrip('\n') %}
     {%- endif %}
     {%- if loop.index0 > ns.query and (loop.last or reasoning) %}
@@ -91,7 +93,12 @@ constexpr std::string_view kMistral = R"(
 {{- bos_token }}
 {%- for message in messages[first:] %}
   {%- if system != 'own' and message.role != ['user', 'assistant'][loop.index0 % 2] %}
-    {{- raise_exception('roles must alternate between user and assistant' + (' after an optional system message' if system else ', and system messages are not supported') + '; message ' ~ (loop.index0 + 1) ~ ' of the conversation must have the role ' + ['user', 'assistant'][loop.index0 % 2] + ', got ' + message.role) }}
+    {%- set wanted = ['user', 'assistant'][loop.index0 % 2] %}
+    {%- set place = ' after an optional system message' if system
+                    else ', and system messages are not supported' %}
+    {{- raise_exception('roles must alternate between user and assistant' + place + '; message '
+                        ~ loop.index ~ ' of the conversation must have the role ' + wanted
+                        + ', got ' + message.role) }}
   {%- elif message.role == 'user' %}
     {{- ub }}
     {%- if system == 'first' and loop.first or system == 'last' and loop.last %}{{- text }}{% endif %}
@@ -120,7 +127,9 @@ constexpr std::string_view kGemma = R"(
 {%- endif %}
 {%- for message in messages[first:] %}
   {%- if (message.role == 'user') != (loop.index0 % 2 == 0) %}
-    {{- raise_exception('roles must alternate between user and assistant, beginning with user' + (', after an optional system message' if takes_system is defined else '') + '; got ' + message.role + ' as number ' ~ loop.index) }}
+    {%- set place = ', after an optional system message' if takes_system is defined else '' %}
+    {{- raise_exception('roles must alternate between user and assistant, beginning with user'
+                        + place + '; got ' + message.role + ' as number ' ~ loop.index) }}
   {%- endif %}
   {{- '<start_of_turn>' + ('model' if message.role == 'assistant' else message.role) + '\n' }}
   {%- if loop.first %}{{- text }}{% endif %}

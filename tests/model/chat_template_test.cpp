@@ -242,6 +242,33 @@ TEST(ChatTemplate, RefusesToolsThatItDoesNotRender) {
   EXPECT_EQ(chat.render(messages, options).text, "look_up;");
 }
 
+TEST(ChatTemplate, RefusesCallsThatItDoesNotRender) {
+  std::vector<ChatMessage> messages = {{"user", "q"}, {"assistant", "a"}};
+  messages[1].fields = nlohmann::ordered_json::parse(
+      R"({"tool_calls": [{"function": {"name": "look_up", "arguments": {"k": 1}}}]})");
+  ChatOptions options;
+  options.tools = nlohmann::ordered_json::parse(R"([{"function": {"name": "look_up"}}])");
+  const ChatTemplate lists_tools = ChatTemplate::parse(
+      "{{ tools | tojson }}{% for m in messages %}{{ m.content + ';' }}{% endfor %}", tokenizer());
+  CLORA_EXPECT_ERROR(lists_tools.render(messages, options), ErrorCode::invalid_argument,
+                     "does not render a call of 'look_up'");
+}
+
+TEST(ChatTemplate, EndsATurnBeforeALaterMessageRepeatsAPartOfIt) {
+  std::vector<ChatMessage> messages = {{"user", "q"}, {"assistant", ""}, {"tool", "7"}};
+  messages[1].fields = nlohmann::ordered_json::parse(
+      R"({"tool_calls": [{"function": {"name": "look_up", "arguments": {"k": 1}}}]})");
+  const ChatTemplate chat = ChatTemplate::parse(
+      "{% set ns = namespace(name='') %}{% for m in messages %}{% if m.tool_calls %}"
+      "{% set ns.name = m.tool_calls[0].function.name %}"
+      "{{ 'call:' ~ ns.name ~ (m.tool_calls[0].function.arguments | tojson) ~ '<|eot_id|>' }}"
+      "{% elif m.role == 'tool' %}{{ ns.name + '=' + m.content + '<|im_end|>' }}"
+      "{% else %}{{ m.content + '<|im_end|>' }}{% endif %}{% endfor %}"
+      "{% if add_generation_prompt %}call:{% endif %}",
+      tokenizer());
+  EXPECT_EQ(targets(chat, messages), "[look_up{\"k\": 1}<|eot_id|>]");
+}
+
 TEST(ChatTemplate, GivesTheDateInTheFormatThatTheTemplateAsksFor) {
   const ChatTemplate chat =
       ChatTemplate::parse("{{ strftime_now('%Y-%m-%d %B %-d %A') }}", tokenizer());
