@@ -74,7 +74,8 @@ float largest_of(float4 v) { return fmax(fmax(v.x, v.y), fmax(v.z, v.w)); }
 INLINED float2 team_max(float2 value, __local float2* scratch) {
   const int item = (int)get_local_id(0);
   const int lane = item % TEAM;
-  barrier(CLK_LOCAL_MEM_FENCE);  // the previous result has been read
+  // The previous result has been read, and the scales of the block, which will be overwritten.
+  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
   scratch[item] = value;
   for (int half_size = TEAM / 2; half_size > 0; half_size /= 2) {
     barrier(CLK_LOCAL_MEM_FENCE);  // the previous level is written

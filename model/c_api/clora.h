@@ -280,6 +280,14 @@ CLORA_API clora_status clora_tokenizer_encode_chat(const clora_tokenizer* tokeni
                                                    const clora_chat_message* messages,
                                                    size_t message_count, int32_t* ids,
                                                    size_t capacity, size_t* count);
+/* The same for a conversation as JSON: {"messages": [{"role", "content", "tool_calls", ...}],
+ * "tools":
+ * [...], "chat_template_kwargs": {...}, "add_generation_prompt": true}, as in OpenAI's requests and
+ * transformers; all but "messages" are optional. A content may be null or a list of typed parts. */
+CLORA_API clora_status clora_tokenizer_encode_chat_json(const clora_tokenizer* tokenizer,
+                                                        const char* conversation,
+                                                        size_t conversation_bytes, int32_t* ids,
+                                                        size_t capacity, size_t* count);
 /* Writes the bytes of the tokens without a terminating '\0'. Control tokens produce nothing, or
  * their text if keep_special is 1. */
 CLORA_API clora_status clora_tokenizer_decode(const clora_tokenizer* tokenizer, const int32_t* ids,

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "clora/model/text/tokenizer_files.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "model/c_api/boundary.hpp"
 #include "model/c_api/handles.hpp"
 #include "runtime/fail.hpp"
@@ -37,6 +38,54 @@ std::vector<ChatMessage> messages_of(const clora_chat_message* messages, std::si
     turns.push_back({message.role, message.content});
   }
   return turns;
+}
+
+const ChatTemplate& template_of(const clora_tokenizer& tokenizer, std::string_view who) {
+  if (!tokenizer.chat_template.has_value())
+    fail(ErrorCode::unsupported, "{}: {}", who, tokenizer.chat_template_problem);
+  return *tokenizer.chat_template;
+}
+
+using Json = nlohmann::ordered_json;
+
+// Errors: invalid_argument for a key that is not read: it would change what the caller expects.
+void require_known_keys(const Json& conversation, std::string_view who) {
+  require(conversation.is_object(), "{}: the conversation must be a JSON object", who);
+  for (const auto& [key, value] : conversation.items()) {
+    const bool known = key == "messages" || key == "tools" || key == "chat_template_kwargs" ||
+                       key == "add_generation_prompt";
+    require(known, "{}: unknown key '{}' of the conversation", who, key);
+  }
+}
+
+ChatMessage message_of(const Json& item, std::string_view who) {
+  const bool has_role = item.is_object() && item.contains("role") && item["role"].is_string();
+  require(has_role, "{}: a message must be an object with \"role\", got {}", who,
+          json_excerpt(item));
+  ChatMessage message{item["role"].get<std::string>(), {}};
+  message.fields = item;
+  message.fields.erase("role");
+  if (item.contains("content") && item["content"].is_string()) {
+    message.content = item["content"].get<std::string>();
+    message.fields.erase("content");
+  }
+  return message;
+}
+
+std::vector<std::int32_t> encode_json(const clora_tokenizer& tokenizer, std::string_view text,
+                                      std::string_view who) {
+  const Json conversation = parse_json<Json>(text, who);
+  require_known_keys(conversation, who);
+  require(conversation.contains("messages") && conversation["messages"].is_array(),
+          "{}: \"messages\" must be a list", who);
+  std::vector<ChatMessage> messages;
+  for (const Json& item : conversation["messages"]) messages.push_back(message_of(item, who));
+  const Json opens = conversation.value("add_generation_prompt", Json(true));
+  require(opens.is_boolean(), "{}: \"add_generation_prompt\" must be true or false", who);
+  ChatOptions options{.add_generation_prompt = opens.get<bool>()};
+  options.tools = conversation.value("tools", Json());
+  options.arguments = conversation.value("chat_template_kwargs", Json());
+  return template_of(tokenizer, who).encode(messages, options, tokenizer.tokenizer).ids;
 }
 
 clora_decoder& decoder_of(clora_decoder* decoder, const char** text, std::string_view who) {
@@ -99,11 +148,21 @@ clora_status clora_tokenizer_encode_chat(const clora_tokenizer* tokenizer,
     constexpr std::string_view kWho = "clora_tokenizer_encode_chat";
     const Tokenizer& own = tokenizer_of(tokenizer, kWho);
     if (message_count > 0) require_given(messages, kWho, "messages");
-    if (!tokenizer->chat_template.has_value()) {
-      fail(ErrorCode::unsupported, "{}: {}", kWho, tokenizer->chat_template_problem);
-    }
+    const ChatTemplate& chat = template_of(*tokenizer, kWho);
     const auto turns = messages_of(messages, message_count, kWho);
-    write_array(tokenizer->chat_template->encode(turns, true, own).ids, ids, capacity, count, kWho);
+    write_array(chat.encode(turns, true, own).ids, ids, capacity, count, kWho);
+  });
+}
+
+clora_status clora_tokenizer_encode_chat_json(const clora_tokenizer* tokenizer,
+                                              const char* conversation, size_t conversation_bytes,
+                                              int32_t* ids, size_t capacity, size_t* count) {
+  return guarded([&] {
+    constexpr std::string_view kWho = "clora_tokenizer_encode_chat_json";
+    tokenizer_of(tokenizer, kWho);
+    require_given(conversation, kWho, "conversation");
+    const std::string_view text(conversation, conversation_bytes);
+    write_array(encode_json(*tokenizer, text, kWho), ids, capacity, count, kWho);
   });
 }
 

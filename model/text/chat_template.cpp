@@ -64,10 +64,25 @@ bool is_white(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
 
+bool has_reasoning(const ChatMessage& message) {
+  for (const char* key : {"reasoning_content", "reasoning", "thinking"}) {
+    const auto found = message.fields.find(key);
+    if (found != message.fields.end() && found->is_string() &&
+        !is_white(found->get_ref<const std::string&>()))
+      return true;
+  }
+  return false;
+}
+
 // Some templates leave out what they do not know, a system message for one.
-void check_nothing_is_lost(std::span<const ChatMessage> messages, const ChatText& text) {
+void check_nothing_is_lost(std::span<const ChatMessage> messages, const ChatText& text,
+                           const ChatSupport& support) {
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const ChatMessage& message = messages[i];
+    require(support.thinking || !has_reasoning(message),
+            "chat template: the template renders no reasoning, which message {} has; remove it, or "
+            "put it into the content",
+            i + 1);
     const bool asks = message.role == "system" || message.role == "user";
     if (!asks || is_white(message.content) || message.fields.contains("content")) continue;
     const bool found = std::ranges::any_of(text.runs, [i](const ChatText::Run& run) {
@@ -194,7 +209,7 @@ ChatText ChatTemplate::render(std::span<const ChatMessage> messages,
 ChatTokens ChatTemplate::encode(std::span<const ChatMessage> messages, const ChatOptions& options,
                                 const Tokenizer& tokenizer) const {
   const ChatText text = render(messages, options);
-  if (!options.add_generation_prompt) check_nothing_is_lost(messages, text);
+  if (!options.add_generation_prompt) check_nothing_is_lost(messages, text, support());
   const TurnQuery query{
       .messages = messages,
       .options = options,

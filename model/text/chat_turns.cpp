@@ -80,8 +80,9 @@ class TurnFinder {
 
   std::optional<std::size_t> begin_of(std::size_t i, const std::optional<Range>& content,
                                       const std::optional<ChatText>& prompt) const {
+    // The prompt may end inside of the content, with a part that the message has, too (QwQ).
     if (prompt && full_.starts_with(prompt->text) &&
-        (!content || prompt->text.size() <= content->begin)) {
+        (!content || prompt->text.size() < std::max(content->end, content->begin + 1))) {
       return prompt->text.size();
     }
     if (!content || !prompt) return std::nullopt;
@@ -90,7 +91,7 @@ class TurnFinder {
   }
 
   // What the generation prompt's rendering has after the previous message is in the full text, too,
-  // up to the content, or at least up to a part that the template adds to a prompt only.
+  // up to the content. A part of the prompt at its end may be missing: <think>, in a turn without.
   std::optional<std::size_t> begin_after_previous(std::size_t i, const Range& content,
                                                   const ChatText& prompt) const {
     if (i == 0) return std::nullopt;
@@ -101,7 +102,21 @@ class TurnFinder {
     const std::size_t common = common_prefix(full_.substr(before->end), tail);
     const std::size_t begin = before->end + common;
     const bool whole = common == tail.size() && begin <= content.begin;
-    return whole || begin == content.begin ? std::optional(begin) : std::nullopt;
+    if (whole || begin == content.begin) return begin;
+    const std::size_t cut = before_open_mark(tail.substr(0, common));
+    const auto plain = rendered(i, false);
+    const bool inside_prompt =
+        plain && prompt.text.starts_with(plain->text) && in_prompt->end + cut > plain->text.size();
+    return inside_prompt && before->end + cut < content.end ? std::optional(before->end + cut)
+                                                            : std::nullopt;
+  }
+
+  // A turn does not begin in the middle of a mark such as </think>.
+  static std::size_t before_open_mark(std::string_view text) {
+    const std::size_t open = text.rfind('<');
+    const bool is_open =
+        open != std::string_view::npos && text.find('>', open) == std::string_view::npos;
+    return is_open ? open : text.size();
   }
 
   // The last place before the content with the text that only the prompt has.
@@ -210,7 +225,7 @@ class TurnFinder {
 
   // Whether the range has the message's content and no other one's.
   bool is_alone(std::size_t i, Range range, const std::optional<Range>& content) const {
-    if (content && (content->begin < range.begin || content->end > range.end)) return false;
+    if (content && (content->end <= range.begin || content->end > range.end)) return false;
     return std::ranges::none_of(query_.text.runs, [&](const ChatText::Run& run) {
       return run.message >= 0 && run.message != static_cast<std::int32_t>(i) &&
              run.begin < range.end && run.end > range.begin;

@@ -81,14 +81,17 @@ PolicyPlan MemoryPlanner::plan(const MemoryPolicy& policy, const WantedRows& wan
 }
 
 // Memory is nearly linear in the rows, so a line through two plans gives the next guess. A length
-// at which a tensor exceeds an allocation does not fit, either.
+// at which a tensor exceeds an allocation, or the rows of an op, does not fit, either.
 std::int64_t MemoryPlanner::longest_document(const MemoryPolicy& policy) {
   const std::size_t limit = limit_bytes();
   const auto bytes_at = [&](std::int64_t rows) -> std::optional<std::size_t> {
     try {
       return plan(policy, rows_of_document(rows)).limit_bytes;
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::out_of_memory) throw;
+      const bool is_size = error.code() == ErrorCode::out_of_memory ||
+                           error.code() == ErrorCode::invalid_argument ||
+                           error.code() == ErrorCode::unsupported;
+      if (!is_size) throw;
       return std::nullopt;
     }
   };

@@ -152,10 +152,11 @@ void RecordedModel::recompute_layers(Block& block) {
     layer.x = recording_.save(x);
     if (is_last && layer.is_plain() &&
         layer.f->record_recompute(recording_.norm(x, layer.weights->norm, "normed"))) {
-      return;
+      break;
     }
     x = record_layer(layer, x);
   }
+  block.layers.front().x = block.input;  // restored once more, later, in place of kept until then
 }
 
 void RecordedModel::recompute(std::size_t block) {
@@ -201,7 +202,7 @@ Tensor RecordedModel::gradient_of_output(const ResidualLayer& layer, const Strea
   return doutput;
 }
 
-void RecordedModel::record_layer_backward(const ResidualLayer& layer, const StreamGradient& dy,
+void RecordedModel::record_layer_backward(const ResidualLayer& layer, StreamGradient& dy,
                                           bool wants_dx) {
   Batch& batch = recording_.batch();
   const NormWeights &norm = layer.weights->norm, &sum_norm = layer.weights->sum_norm;
@@ -217,6 +218,7 @@ void RecordedModel::record_layer_backward(const ResidualLayer& layer, const Stre
   Tensor h;
   if (wants_dx && norm.is_rms_norm()) {
     if (!pending.empty()) h = recording_.activation(x.shape(), "normed recomputed");
+    begin_bf16(dy);
     record_rms_norm_backward(batch, dy.d, dh, x, norm.w, dy.d, recording_.epsilon(),
                              {.dx_bf16 = dy.bf16, .y = h});
   } else {
@@ -226,7 +228,7 @@ void RecordedModel::record_layer_backward(const ResidualLayer& layer, const Stre
   if (!pending.empty()) record_lora_linears_da(batch, h, pending, recording_.deferred());
 }
 
-void RecordedModel::add_gradient_of_input(const StreamGradient& dy, const Tensor& dh,
+void RecordedModel::add_gradient_of_input(StreamGradient& dy, const Tensor& dh,
                                           const NormedInput& input) {
   Batch& batch = recording_.batch();
   if (input.norm.empty()) {
@@ -238,7 +240,7 @@ void RecordedModel::add_gradient_of_input(const StreamGradient& dy, const Tensor
 }
 
 // Until the lowest layer with an adapter, if the block is the lowest with one.
-void RecordedModel::record_block_backward(Block& block, const StreamGradient& dx, bool is_lowest) {
+void RecordedModel::record_block_backward(Block& block, StreamGradient& dx, bool is_lowest) {
   auto lowest = block.layers.begin();
   const auto has_adapter = [](const ResidualLayer& layer) { return layer.f->has_adapter(); };
   if (is_lowest) lowest = std::ranges::find_if(block.layers, has_adapter);
@@ -248,12 +250,18 @@ void RecordedModel::record_block_backward(Block& block, const StreamGradient& dx
   }
 }
 
-void RecordedModel::round_gradient(const StreamGradient& dy) {
+// A new copy each time: its memory is free between its last reader and the next one.
+void RecordedModel::begin_bf16(StreamGradient& dy) {
+  if (!dy.bf16.empty()) dy.bf16 = recording_.activation(dy.d.shape(), "dx bf16");
+}
+
+void RecordedModel::round_gradient(StreamGradient& dy) {
+  begin_bf16(dy);
   if (!dy.bf16.empty()) record_cast_to_bf16(recording_.batch(), dy.bf16, dy.d);
 }
 
 void RecordedModel::record_backward(const Tensor& doutput, const Tensor& place) {
-  const StreamGradient dx = record_output_backward(doutput, place);
+  StreamGradient dx = record_output_backward(doutput, place);
   const auto lowest_block = std::ranges::find_if(blocks_, &Block::has_adapter);
   for (auto block = blocks_.end(); block != lowest_block;) {
     --block;

@@ -87,11 +87,12 @@ class RecordedModel {
   // The gradient of f's output from that of the layer's.
   Tensor gradient_of_output(const ResidualLayer& layer, const StreamGradient& dy);
   // dy becomes the gradient of the layer's input if wants_dx.
-  void record_layer_backward(const ResidualLayer& layer, const StreamGradient& dy, bool wants_dx);
-  void record_block_backward(Block& block, const StreamGradient& dx, bool is_lowest);
+  void record_layer_backward(const ResidualLayer& layer, StreamGradient& dy, bool wants_dx);
+  void record_block_backward(Block& block, StreamGradient& dx, bool is_lowest);
   // dy += the gradient through the norm of dh.
-  void add_gradient_of_input(const StreamGradient& dy, const Tensor& dh, const NormedInput& input);
-  void round_gradient(const StreamGradient& dy);
+  void add_gradient_of_input(StreamGradient& dy, const Tensor& dh, const NormedInput& input);
+  void begin_bf16(StreamGradient& dy);
+  void round_gradient(StreamGradient& dy);
   Tensor rows_of_stream(std::int64_t rows, std::string_view name);
   // Of a saved tensor of the stream.
   Tensor restored(const Tensor& saved, DType type);

@@ -52,12 +52,17 @@ static size_t chat_prompt(const char* model_folder, int32_t* ids) {
   clora_tokenizer* tokenizer = NULL;
   clora_tokenizer_info info = clora_tokenizer_info_init();
   const clora_chat_message message = {"user", "the llo abc"};
-  size_t count = 0;
+  const char* conversation =
+      "{\"messages\": [{\"role\": \"user\", \"content\": \"the llo abc\"}]}";
+  size_t count = 0, json_count = 0;
   OK(clora_tokenizer_load(model_folder, &tokenizer));
   OK(clora_tokenizer_get_info(tokenizer, &info));
   EXPECT(info.has_chat_template == 1 && info.vocabulary > 256);
   OK(clora_tokenizer_encode_chat(tokenizer, &message, 1, ids, kMaxIds, &count));
   EXPECT(count > 3);
+  OK(clora_tokenizer_encode_chat_json(tokenizer, conversation, strlen(conversation), ids, kMaxIds,
+                                      &json_count));
+  EXPECT(json_count == count);
   clora_tokenizer_release(tokenizer);
   return count;
 }

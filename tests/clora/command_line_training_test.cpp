@@ -157,6 +157,18 @@ TEST_F(CommandLineTraining, ARunWithMomentsIn8BitsIsAnotherOneAndIsResumedFromIt
   EXPECT_THAT(unknown.err, HasSubstr("adamw-8bit"));
 }
 
+TEST_F(CommandLineTraining, APlanCountsTheMomentsOfTheOptimizer) {
+  const auto peak_bytes = [&](const char* optimizer) {
+    const ProgramResult result = run_clora(
+        ProgramCall{.arguments = {"plan", "--model", at("model"), "--max-seq-length", "16",
+                                  "--rank", "64", "--optimizer", optimizer, "--json"},
+                    .environment = {"CLORA_POOL=exact"}});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.json_lines().at(0).at("peak_bytes").get<std::int64_t>();
+  };
+  EXPECT_LT(peak_bytes("adamw-8bit"), peak_bytes("adamw"));
+}
+
 TEST_F(CommandLineTraining, TheRunsConfigurationGivesTheSameRunAgain) {
   ASSERT_EQ(run_clora(training("a", {"--rank", "2", "--target-modules", "q_proj,v_proj",
                                      "--no-shuffle", "--schedule", "cosine", "--layers", "1"}))

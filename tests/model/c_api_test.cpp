@@ -456,6 +456,30 @@ TEST_F(OpenCApi, ArraysTooSmallReportHowMuchThereIs) {
   clora_tokenizer_release(tokenizer);
 }
 
+TEST_F(OpenCApi, AConversationAsJsonIsReadWhollyOrRefused) {
+  clora_tokenizer* tokenizer = nullptr;
+  ASSERT_EQ(clora_tokenizer_load(model_folder().c_str(), &tokenizer), CLORA_OK);
+  std::size_t count = 0;
+  const auto refuses = [&](const std::string& text, const std::string& part) {
+    expect_error(
+        clora_tokenizer_encode_chat_json(tokenizer, text.data(), text.size(), nullptr, 0, &count),
+        CLORA_INVALID_ARGUMENT, part);
+  };
+  refuses(R"({"messages": [], "temperature": 1})", "unknown key 'temperature'");
+  refuses(R"({"messages": {}})", "\"messages\" must be a list");
+  refuses(R"({"messages": [{"content": "a"}]})", "an object with \"role\"");
+  refuses(R"({"messages": [{"role": "user", "content": "a"}], "tools": [{"name": "look_up"}]})",
+          "does not render the tool 'look_up'");
+  const std::string typed =
+      R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}]}]})";
+  EXPECT_EQ(
+      clora_tokenizer_encode_chat_json(tokenizer, typed.data(), typed.size(), nullptr, 0, &count),
+      CLORA_OK)
+      << clora_last_error();
+  EXPECT_GT(count, 3U);
+  clora_tokenizer_release(tokenizer);
+}
+
 // ---- Structs of other sizes
 
 TEST_F(OpenCApi, AStructWithoutItsSizeIsRefused) {

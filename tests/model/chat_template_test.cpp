@@ -105,6 +105,28 @@ TEST(ChatTemplate, FindsTurnsThatTheTemplateChangesLater) {
   EXPECT_EQ(targets(named("mistral-v3"), moved), "[ a<|im_end|>][ b<|im_end|>]");
 }
 
+TEST(ChatTemplate, FindsTurnsAfterAPromptThatOpensReasoning) {
+  const char* text =
+      "{% for m in messages %}{{ '<|im_start|>' + m.role + ':' }}"
+      "{% if m.role == 'assistant' and '<think>' not in m.content %}{{ '</think>' }}{% endif %}"
+      "{{ m.content + '<|im_end|>' }}{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant:<think>{% endif %}";
+  const ChatTemplate chat = ChatTemplate::parse(text, tokenizer());
+  const std::vector<ChatMessage> messages = {
+      {"user", "q"}, {"assistant", "a"}, {"user", "r"}, {"assistant", "<think>x</think>b"}};
+  EXPECT_EQ(targets(chat, messages), "[</think>a<|im_end|>][x</think>b<|im_end|>]");
+}
+
+TEST(ChatTemplate, EndsATurnWithTheLastOfItsSpecialTokens) {
+  const ChatTemplate chat = ChatTemplate::parse(
+      "{% for m in messages %}{{ m.role + ':' + m.content + '<|eot_id|>.<|im_end|>\\n' }}"
+      "{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}",
+      tokenizer());
+  const std::vector<ChatMessage> messages = {
+      {"user", "q"}, {"assistant", "a"}, {"user", "r"}, {"assistant", "b"}};
+  EXPECT_EQ(targets(chat, messages), "[a<|eot_id|>.<|im_end|>][b<|eot_id|>.<|im_end|>]");
+}
+
 TEST(ChatTemplate, LeavesOutATokenThatOnlyEndsTheConversation) {
   const ChatTemplate phi = ChatTemplate::parse(
       "{% for m in messages %}{{ m.role + ':' + m.content + '<|eot_id|>\\n' }}{% endfor %}"

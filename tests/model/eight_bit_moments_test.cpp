@@ -5,6 +5,7 @@
 
 #include "clora/lora/safetensors.hpp"
 #include "clora/model/training/checkpoint.hpp"
+#include "clora/model/training/memory_planner.hpp"
 #include "clora/ops/adamw_q8.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/poisoned_file.hpp"
@@ -74,6 +75,24 @@ TEST_F(EightBitMoments, TakeAQuarterOfTheMemoryOfThoseInF32) {
   const std::int64_t want = 8 * n - 2 * (n + 4 * moment_blocks(n));
   EXPECT_NEAR(static_cast<double>(saved), static_cast<double>(want), 4 * 4096)
       << "allocations are rounded up";
+}
+
+TEST_F(EightBitMoments, AreInThePlanOfARunsMemory) {
+  const WeightFiles files = WeightFiles::open(folder_ / "model");
+  const auto fixed_bytes = [&](MomentType type) {
+    const auto adapter_of = [](Context& context, const ModelConfig& model) {
+      return Adapter(context, adapter_sites(model), {.rank = 64});
+    };
+    MemoryPlanner planner({.context = {.sub_allocate = false},
+                           .files = &files,
+                           .context_length = 0,
+                           .make_adapter = adapter_of,
+                           .trainer = {.moments = type}});
+    return static_cast<double>(planner.fixed_bytes());
+  };
+  const Adapter adapter = new_adapter({.rank = 64}, adapter_sites(open_->model.config()));
+  const auto n = static_cast<double>(adapter.parameters().elements());
+  EXPECT_NEAR(fixed_bytes(MomentType::f32) - fixed_bytes(MomentType::q8), 6 * n, 0.05 * 6 * n);
 }
 
 TEST_F(EightBitMoments, ResumedContinueBitForBit) {

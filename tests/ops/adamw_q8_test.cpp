@@ -8,74 +8,22 @@
 #include <limits>
 #include <numeric>
 
-#include "tests/reference/adamw_q8_reference.hpp"
 #include "tests/reference/adamw_reference.hpp"
-#include "tests/support/op_test.hpp"
+#include "tests/support/moment_output.hpp"
 
 namespace clora {
 namespace {
 
+using reference::settings_of;
 using testing::Each;
 using testing::HasSubstr;
-
-AdamwSettings settings_of(int step, float clip_norm = 0) {
-  AdamwSettings settings{.learning_rate = 2e-2F, .weight_decay = 0.1F, .clip_norm = clip_norm};
-  settings.bias_correction1 = static_cast<float>(1 - std::pow(double{settings.beta1}, step));
-  settings.bias_correction2 = static_cast<float>(1 - std::pow(double{settings.beta2}, step));
-  return settings;
-}
-
-// Codes between canaries, also within the last word of the output.
-class CodeOutput {
- public:
-  CodeOutput(Context& context, std::int64_t n)
-      : words_(context, {(n + 3) / 4}), codes_(words_.tensor().slice(0, {n}, DType::u8)) {
-    rest_ = bytes_after();
-  }
-  const Tensor& tensor() const { return codes_; }
-  std::vector<std::uint8_t> values() const {
-    std::vector<std::uint8_t> bytes = all_bytes();
-    EXPECT_EQ(bytes_after(), rest_) << "written after the codes";
-    bytes.resize(static_cast<std::size_t>(codes_.elements()));
-    return bytes;
-  }
-
- private:
-  std::vector<std::uint8_t> all_bytes() const {
-    const std::vector<float> words = words_.values();
-    const auto* begin = reinterpret_cast<const std::uint8_t*>(words.data());
-    return {begin, begin + 4 * words.size()};
-  }
-  std::vector<std::uint8_t> bytes_after() const {
-    const std::vector<std::uint8_t> bytes = all_bytes();
-    return {bytes.begin() + static_cast<std::ptrdiff_t>(codes_.elements()), bytes.end()};
-  }
-
-  test::Output words_;
-  Tensor codes_;
-  std::vector<std::uint8_t> rest_;
-};
-
-// One moment on the device.
-struct Moment {
-  CodeOutput codes;
-  test::Output scales;
-  bool has_sign;
-
-  Moment(Context& context, std::int64_t n, bool signs)
-      : codes(context, n), scales(context, {moment_blocks(n)}), has_sign(signs) {}
-  QuantisedMoment tensors() const { return {codes.tensor(), scales.tensor()}; }
-  std::vector<double> decoded() const {
-    return reference::decoded(codes.values(), scales.values(), has_sign);
-  }
-};
 
 class AdamwQ8 : public test::OpTest {
  protected:
   struct Run {
     std::int64_t n;
     test::Output parameters, grad_norm;
-    Moment first, root;
+    test::MomentOutput first, root;
     Tensor gradients, settings;
 
     Run(Context& context, std::int64_t count)
@@ -95,7 +43,7 @@ class AdamwQ8 : public test::OpTest {
     static void write(Context& context, const Tensor& tensor, const std::vector<T>& values) {
       context.write(tensor, std::as_bytes(std::span(values)));
     }
-    void write_moment(Context& context, const Moment& moment,
+    void write_moment(Context& context, const test::MomentOutput& moment,
                       const std::vector<std::uint8_t>& codes, float scale) const {
       write(context, moment.codes.tensor(), codes);
       write(context, moment.scales.tensor(),
@@ -134,7 +82,7 @@ class AdamwQ8 : public test::OpTest {
     expect_nearest(r.root, want.second_moment);
   }
 
-  static void expect_nearest(const Moment& moment, const std::vector<double>& want) {
+  static void expect_nearest(const test::MomentOutput& moment, const std::vector<double>& want) {
     const std::vector<float> scales = moment.scales.values();
     test::expect_close(scales, reference::block_scales(want), test::tolerance_of(4), "scales");
     const std::vector<double> got = moment.decoded();

@@ -12,14 +12,8 @@
 namespace clora {
 namespace {
 
+using reference::settings_of;
 using testing::HasSubstr;
-
-AdamwSettings settings_of(int step, float clip_norm = 0) {
-  AdamwSettings settings{.learning_rate = 2e-2F, .weight_decay = 0.1F, .clip_norm = clip_norm};
-  settings.bias_correction1 = static_cast<float>(1 - std::pow(double{settings.beta1}, step));
-  settings.bias_correction2 = static_cast<float>(1 - std::pow(double{settings.beta2}, step));
-  return settings;
-}
 
 class Adamw : public test::OpTest {
  protected:

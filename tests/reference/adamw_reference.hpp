@@ -15,6 +15,14 @@ struct AdamwState {
   std::vector<double> parameters, first_moment, second_moment;
 };
 
+// Settings of a step, from 1.
+inline AdamwSettings settings_of(int step, float clip_norm = 0) {
+  AdamwSettings settings{.learning_rate = 2e-2F, .weight_decay = 0.1F, .clip_norm = clip_norm};
+  settings.bias_correction1 = static_cast<float>(1 - std::pow(double{settings.beta1}, step));
+  settings.bias_correction2 = static_cast<float>(1 - std::pow(double{settings.beta2}, step));
+  return settings;
+}
+
 // One step; returns the norm before clipping. The settings keep their f32 values.
 inline double adamw(AdamwState& state, std::span<const double> gradients,
                     const AdamwSettings& settings) {

@@ -7,6 +7,7 @@
 #include "runtime/fail.hpp"
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/common_options.hpp"
+#include "tools/clora/training/optimizer_option.hpp"
 #include "tools/clora/training/training_adapter.hpp"
 #include "tools/command_line/number_options.hpp"
 
@@ -18,7 +19,8 @@ constexpr const char* kFooter = R"(Examples:
   clora plan --model MODEL.gguf --max-seq-length 4096 --batch-size 4 --rank 32 --memory 8GiB
   clora plan --model MODEL.gguf --max-seq-length 2048 --memory 8GiB --longest
 Plans a step of BATCH-SIZE records of MAX-SEQ-LENGTH tokens, all of them trained. Memory is what the
-run allocates on the device, with the weights. Speed is estimated from the costs of all operations
+run allocates on the device, with the weights, but without the copies of them in bf16 that a GPU with
+matrix units also keeps where they fit. Speed is estimated from the costs of all operations
 and the measured peaks of the device; compare policies by it rather than trust it. The first policy
 that fits is the one that 'clora train' takes.)";
 
@@ -28,6 +30,7 @@ constexpr double kShareOfRoofline = 0.6;
 struct Options {
   CommonOptions common;
   TrainingAdapterOptions adapter;
+  OptimizerOption optimizer;
   std::int64_t max_seq_length = 0;
   std::int64_t batch_size = 1;
   bool longest = false;
@@ -36,7 +39,9 @@ struct Options {
 };
 
 PlannedRun planned_run(const Options& options, const WeightFiles& files) {
-  const ContextConfig config = context_config(options.common);
+  ContextConfig config = context_config(options.common);
+  const RooflinePeaks peaks = peaks_of(config);
+  config.weight_copy_share = 0;
   return {.context = config,
           .files = &files,
           .context_length = options.max_seq_length,
@@ -45,8 +50,8 @@ PlannedRun planned_run(const Options& options, const WeightFiles& files) {
                 return make_adapter(options.adapter, context, model, options.common.model,
                                     options.common.seed);
               },
-          .trainer = {},
-          .peaks = peaks_of(config)};
+          .trainer = {.moments = options.optimizer.moments()},
+          .peaks = peaks};
 }
 
 double tokens_per_s(const PolicyPlan& plan, std::int64_t rows) {
@@ -112,6 +117,7 @@ void add_plan_command(CLI::App& program, Action& action) {
       ->add_flag("--longest", options->longest,
                  "Also show the longest single record that each policy can train")
       ->group("Training");
+  add_optimizer_option(*command, options->optimizer, "Training");
   add_training_adapter_options(*command, options->adapter);
   add_run_options(*command, options->common);
   add_memory_option(*command, options->common);

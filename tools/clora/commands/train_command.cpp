@@ -11,6 +11,7 @@
 #include "tools/clora/data_report_text.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/training/memory_options.hpp"
+#include "tools/clora/training/optimizer_option.hpp"
 #include "tools/clora/training/run_folder.hpp"
 #include "tools/clora/training/training_adapter.hpp"
 #include "tools/clora/training/training_report.hpp"
@@ -19,8 +20,6 @@
 
 namespace clora {
 namespace {
-
-constexpr const char* kAdamw8Bit = "adamw-8bit";
 
 constexpr const char* kFooter = R"(Examples:
   clora train --model MODEL.gguf --data FOLDER --adapter-out my-adapter --epochs 2 --lr 1e-3
@@ -50,7 +49,8 @@ struct Options {
   TrainingRunConfig run;
   TrainingAdapterOptions adapter;
   MemoryOptions memory;
-  std::string adapter_out, resume, schedule = "constant", optimizer = "adamw";
+  std::string adapter_out, resume, schedule = "constant";
+  OptimizerOption optimizer;
   bool overwrite = false;
   std::string effective;  // the text of run.toml
 };
@@ -98,7 +98,7 @@ TrainingRunConfig run_config(const Options& options, const ModelConfig& model) {
   config.schedule = options.schedule == "linear"   ? Schedule::linear
                     : options.schedule == "cosine" ? Schedule::cosine
                                                    : Schedule::constant;
-  config.moments = options.optimizer == kAdamw8Bit ? MomentType::q8 : MomentType::f32;
+  config.moments = options.optimizer.moments();
   config.seed = options.common.seed;
   config.adapter_out = options.adapter_out;
   config.max_seq_length = options.data.max_seq_length;
@@ -243,13 +243,7 @@ void add_length_options(CLI::App& command, TrainingRunConfig& run, const std::st
 
 void add_optimiser_options(CLI::App& command, Options& options, const std::string& group) {
   TrainingRunConfig& run = options.run;
-  command
-      .add_option("--optimizer", options.optimizer,
-                  "adamw-8bit stores the two moments of AdamW in 8 bits: 2 bytes per trainable "
-                  "parameter instead of 8")
-      ->check(CLI::IsMember({"adamw", kAdamw8Bit}))
-      ->capture_default_str()
-      ->group(group);
+  add_optimizer_option(command, options.optimizer, group);
   command.add_option("--lr", run.learning_rate, "Peak learning rate")
       ->transform(NumberAbove(0, 10))
       ->capture_default_str()
