@@ -32,14 +32,12 @@ class ZstdStage : public ByteStage {
     ZSTD_outBuffer output{out.data(), out.size(), 0};
     while (output.pos == 0) {
       if (in_.pos == in_.size && !refill() && !may_hold_output_) break;
-      const std::size_t before = in_.pos;
       const std::size_t left = ZSTD_decompressStream(stream_, &output, &in_);
       if (ZSTD_isError(left) != 0) {
         fail(ErrorCode::invalid_data, "{}: the compressed data cannot be read: {}", path_,
              ZSTD_getErrorName(left));
       }
-      // Between frames, the result is a wish for input.
-      if (in_.pos > before || output.pos > 0) inside_ = left != 0;
+      inside_ = left != 0;
       may_hold_output_ = inside_ && output.pos == output.size;
     }
     return output.pos;
