@@ -5,12 +5,14 @@
 #include <utility>
 
 #include "runtime/fail.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {
 
-// Rows of a feed-forward tile: more make better use of a device, fewer take less memory.
-constexpr std::int64_t kLargeTile = 8192, kTile = 2048, kSmallTile = 512;
+// Rows of a feed-forward tile: more make better use of a device, since each tile reads all weights,
+// fewer take less memory. There are at most about kTiles of the smaller ones.
+constexpr std::int64_t kLargeTile = 8192, kSmallTile = 2048, kTiles = 16;
 constexpr std::int64_t kShortDocument = 256;
 constexpr std::int64_t kLongestDocument = std::int64_t{1} << 24U;
 constexpr int kRefinements = 5;
@@ -80,35 +82,38 @@ PolicyPlan MemoryPlanner::plan(const MemoryPolicy& policy, const WantedRows& wan
           .weight_copy_share = state_->run.context.weight_copy_share};
 }
 
+std::optional<PolicyPlan> MemoryPlanner::find_plan(const MemoryPolicy& policy,
+                                                   const WantedRows& wanted) {
+  try {
+    return plan(policy, wanted);
+  } catch (const Error& error) {
+    const bool is_size = error.code() == ErrorCode::out_of_memory ||
+                         error.code() == ErrorCode::invalid_argument ||
+                         error.code() == ErrorCode::unsupported;
+    if (!is_size) throw;
+    return std::nullopt;
+  }
+}
+
 // Memory is nearly linear in the rows, so a line through two plans gives the next guess. A length
 // at which a tensor exceeds an allocation, or the rows of an op, does not fit, either.
 std::int64_t MemoryPlanner::longest_document(const MemoryPolicy& policy) {
   const std::size_t limit = limit_bytes();
-  const auto bytes_at = [&](std::int64_t rows) -> std::optional<std::size_t> {
-    try {
-      return plan(policy, rows_of_document(rows)).limit_bytes;
-    } catch (const Error& error) {
-      const bool is_size = error.code() == ErrorCode::out_of_memory ||
-                           error.code() == ErrorCode::invalid_argument ||
-                           error.code() == ErrorCode::unsupported;
-      if (!is_size) throw;
-      return std::nullopt;
-    }
-  };
   std::int64_t fits = 0, too_long = kLongestDocument, rows = kShortDocument;
   std::size_t bytes_of_fit = fixed_bytes();
   for (int i = 0; i < kRefinements && rows > fits && rows < too_long; ++i) {
-    const std::optional<std::size_t> bytes = bytes_at(rows);
-    if (!bytes || *bytes > limit) {
+    const std::optional<PolicyPlan> planned = find_plan(policy, rows_of_document(rows));
+    if (!planned || planned->limit_bytes > limit) {
       too_long = rows;
       rows = (fits + rows) / 2 / kShortDocument * kShortDocument;
       continue;
     }
-    const double per_row = static_cast<double>(*bytes - std::min(*bytes, bytes_of_fit)) /
+    const std::size_t bytes = planned->limit_bytes;
+    const double per_row = static_cast<double>(bytes - std::min(bytes, bytes_of_fit)) /
                            static_cast<double>(rows - fits);
     fits = rows;
-    bytes_of_fit = *bytes;
-    const double more = 0.99 * static_cast<double>(limit - *bytes) / std::max(per_row, 1.0);
+    bytes_of_fit = bytes;
+    const double more = 0.99 * static_cast<double>(limit - bytes) / std::max(per_row, 1.0);
     rows = std::min(rows + static_cast<std::int64_t>(more), too_long - 1);
     rows = rows / kShortDocument * kShortDocument;
   }
@@ -116,23 +121,17 @@ std::int64_t MemoryPlanner::longest_document(const MemoryPolicy& policy) {
 }
 
 std::vector<MemoryPolicy> candidate_policies(const ModelConfig& model, std::int64_t rows) {
-  const std::vector<MemoryPolicy> all{
-      {},
-      {.blocks_per_checkpoint = 0, .feed_forward_rows = kLargeTile},
-      {.blocks_per_checkpoint = 0, .feed_forward_rows = kTile},
-      {.blocks_per_checkpoint = 1},
-      {.blocks_per_checkpoint = 1, .feed_forward_rows = kLargeTile},
-      {.blocks_per_checkpoint = 1, .feed_forward_rows = kTile},
-      {.blocks_per_checkpoint = 1, .feed_forward_rows = kSmallTile},
-      {.blocks_per_checkpoint = 2, .feed_forward_rows = kTile},
-      {.blocks_per_checkpoint = 4, .feed_forward_rows = kTile},
-      {.blocks_per_checkpoint = 6, .feed_forward_rows = kTile},
-      {.blocks_per_checkpoint = 1, .feed_forward_rows = kTile, .saved = SavedType::bf16},
-      {.blocks_per_checkpoint = 4, .feed_forward_rows = kTile, .saved = SavedType::bf16},
-      {.blocks_per_checkpoint = 6, .feed_forward_rows = kTile, .saved = SavedType::bf16},
-      {.blocks_per_checkpoint = 1, .feed_forward_rows = kTile, .saved = SavedType::q8},
-      {.blocks_per_checkpoint = 4, .feed_forward_rows = kTile, .saved = SavedType::q8},
-  };
+  const std::int64_t tile =
+      std::clamp(round_up(rows / kTiles, kRowsOfTiles), kSmallTile, kLargeTile);
+  std::vector<MemoryPolicy> all{{},
+                                {.feed_forward_rows = kLargeTile},
+                                {.feed_forward_rows = tile},
+                                {.blocks_per_checkpoint = 1},
+                                {.blocks_per_checkpoint = 1, .feed_forward_rows = kLargeTile}};
+  for (const std::int64_t blocks : {1, 2, 4, 6}) all.push_back({blocks, tile});
+  for (const SavedType saved : {SavedType::bf16, SavedType::q8}) {
+    for (const std::int64_t blocks : {1, 2, 4, 6}) all.push_back({blocks, tile, saved});
+  }
   std::vector<MemoryPolicy> useful;
   for (MemoryPolicy policy : all) {
     if (policy.feed_forward_rows >= rows) policy.feed_forward_rows = 0;
@@ -184,8 +183,8 @@ PlannedRun without_copies(PlannedRun run) {
 PolicyPlan choose_policy(const PlannedRun& run, const WantedRows& wanted) {
   MemoryPlanner planner(without_copies(run));
   std::optional<PolicyPlan> smallest;
-  for (const MemoryPolicy& policy :
-       candidate_policies(planner.model(), static_cast<std::int64_t>(wanted.rows))) {
+  const auto rows = static_cast<std::int64_t>(wanted.rows);
+  for (const MemoryPolicy& policy : candidate_policies(planner.model(), rows)) {
     const PolicyPlan plan = planner.plan(policy, wanted);
     if (plan.limit_bytes <= planner.limit_bytes())
       return with_copies_if_they_fit(run, plan, wanted);

@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "clora/model/training/trainer.hpp"
@@ -53,6 +54,8 @@ class MemoryPlanner {
   // A step of so many rows. Errors: those of Trainer::prepare(), such as out_of_memory for a tensor
   // that exceeds the device's largest allocation.
   PolicyPlan plan(const MemoryPolicy& policy, const WantedRows& wanted);
+  // Nullopt if a tensor exceeds the largest allocation, or the rows that an op supports.
+  std::optional<PolicyPlan> find_plan(const MemoryPolicy& policy, const WantedRows& wanted);
   // The longest single document, in tokens, of which a step fits into the limit, all of it
   // labelled; 0: not even a short one.
   std::int64_t longest_document(const MemoryPolicy& policy);

@@ -10,40 +10,68 @@
 namespace clora {
 namespace {
 
-bool overlap(const Lifetime& a, const Lifetime& b) {
-  return a.first <= b.last && b.first <= a.last;
-}
-
 struct Placed {
-  std::size_t index;  // index of the lifetime
   std::size_t offset;
   std::size_t bytes;  // rounded up
+  std::size_t first, last;
+  std::size_t number;  // in the order of placing
 };
 
-// One block with its temporaries, sorted by offset.
+bool overlap(const Placed& a, const Lifetime& b) { return a.first <= b.last && b.first <= a.last; }
+
+// Temporaries by the commands that they are live at, in ranges of kCommands: most are live in one
+// range, so that a step with a hundred thousand of them is planned in a second.
+class Timeline {
+ public:
+  void add(const Placed& placed) {
+    const std::size_t last = placed.last / kCommands;
+    if (ranges_.size() <= last) ranges_.resize(last + 1);
+    for (std::size_t r = placed.first / kCommands; r <= last; ++r) ranges_[r].push_back(placed);
+  }
+
+  // Those live at the same time, by their offsets.
+  std::vector<Placed> live_with(const Lifetime& lifetime) const {
+    std::vector<Placed> live;
+    const std::size_t begin = lifetime.first / kCommands;
+    const std::size_t end = std::min(lifetime.last / kCommands + 1, ranges_.size());
+    for (std::size_t r = begin; r < end; ++r) {
+      for (const Placed& placed : ranges_[r]) {
+        const bool is_new = r == begin || placed.first / kCommands == r;
+        if (is_new && overlap(placed, lifetime)) live.push_back(placed);
+      }
+    }
+    std::ranges::sort(live, {}, [](const Placed& p) { return std::pair(p.offset, p.number); });
+    return live;
+  }
+
+ private:
+  static constexpr std::size_t kCommands = 64;
+  std::vector<std::vector<Placed>> ranges_;
+};
+
+// One block with its temporaries.
 class Chunk {
  public:
   // The lowest offset where `wanted` bytes overlap nothing that is live at the same time.
-  std::size_t find(std::span<const Lifetime> lifetimes, const Lifetime& lifetime,
-                   std::size_t wanted) const {
+  std::size_t find(const Lifetime& lifetime, std::size_t wanted) const {
     std::size_t offset = 0;
-    for (const Placed& placed : placed_) {
-      if (!overlap(lifetimes[placed.index], lifetime)) continue;
+    for (const Placed& placed : placed_.live_with(lifetime)) {
       if (offset + wanted <= placed.offset) return offset;
       offset = std::max(offset, placed.offset + placed.bytes);
     }
     return offset;
   }
 
-  void add(Placed placed) {
-    placed_.insert(std::ranges::upper_bound(placed_, placed.offset, {}, &Placed::offset), placed);
-    bytes_ = std::max(bytes_, placed.offset + placed.bytes);
+  void add(const Lifetime& lifetime, std::size_t offset, std::size_t bytes) {
+    placed_.add({offset, bytes, lifetime.first, lifetime.last, count_++});
+    bytes_ = std::max(bytes_, offset + bytes);
   }
 
   std::size_t bytes() const { return bytes_; }
 
  private:
-  std::vector<Placed> placed_;
+  Timeline placed_;
+  std::size_t count_ = 0;
   std::size_t bytes_ = 0;
 };
 
@@ -71,14 +99,14 @@ MemoryPlan plan_memory(std::span<const Lifetime> lifetimes, std::size_t alignmen
     std::size_t c = 0;
     std::size_t offset = 0;
     for (; c < chunks.size(); ++c) {
-      offset = chunks[c].find(lifetimes, lifetimes[i], wanted);
+      offset = chunks[c].find(lifetimes[i], wanted);
       if (offset + wanted <= max_chunk_bytes) break;
     }
     if (c == chunks.size()) {
       chunks.emplace_back();
       offset = 0;
     }
-    chunks[c].add({i, offset, wanted});
+    chunks[c].add(lifetimes[i], offset, wanted);
     plan.placements[i] = {c, offset};
   }
   for (const Chunk& chunk : chunks) plan.chunk_bytes.push_back(chunk.bytes());

@@ -89,10 +89,14 @@ int plan(const Options& options) {
   WantedRows wanted = rows_of_document(options.rows());
   wanted.attended = static_cast<double>(options.max_seq_length) / 2;
   for (const MemoryPolicy& policy : candidate_policies(planner.model(), options.rows())) {
-    const PolicyPlan planned = planner.plan(policy, wanted);
+    const std::optional<PolicyPlan> planned = planner.find_plan(policy, wanted);
+    if (!planned) {
+      output.info("{:<78} larger than an allocation of the device", text_of(policy));
+      continue;
+    }
     std::optional<std::int64_t> longest;
     if (options.longest) longest = planner.longest_document(policy);
-    print(output, planned, options.rows(), planner.limit_bytes(), longest);
+    print(output, *planned, options.rows(), planner.limit_bytes(), longest);
   }
   return 0;
 }
