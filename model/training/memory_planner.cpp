@@ -15,7 +15,8 @@ namespace {
 constexpr std::int64_t kLargeTile = 8192, kSmallTile = 2048, kTiles = 16;
 constexpr std::int64_t kShortDocument = 256;
 constexpr std::int64_t kLongestDocument = std::int64_t{1} << 24U;
-constexpr int kRefinements = 5;
+constexpr std::int64_t kMaxGrowth = 8;  // of a guess, against the last length that fits
+constexpr int kRefinements = 8;
 
 ContextConfig dry(ContextConfig config) {
   auto build = std::move(config.hooks.build);
@@ -35,8 +36,20 @@ struct MemoryPlanner::State {
   explicit State(PlannedRun planned)
       : run(std::move(planned)),
         context(dry(run.context)),
-        model(context, *run.files, {.context_length = run.context_length}),
-        adapter(run.make_adapter(context, model.config())) {}
+        model(std::in_place, context, *run.files, options()),
+        adapter(run.make_adapter(context, model->config())) {}
+
+  LoadOptions options() const { return {.progress = {}, .context_length = run.context_length}; }
+
+  // The model, whose rope tables are as long as those of the run: it keeps the longest ones.
+  LanguageModel& model_for(std::size_t rows) {
+    if (rows < most_rows) {
+      model.emplace(context, *run.files, options());
+      most_rows = 0;
+    }
+    most_rows = std::max(most_rows, rows);
+    return *model;
+  }
 
   // With the unused rest of the slabs that are partly used: it counts against the limit.
   std::size_t allocated_bytes() {
@@ -52,8 +65,9 @@ struct MemoryPlanner::State {
 
   PlannedRun run;
   Context context;
-  LanguageModel model;
+  std::optional<LanguageModel> model;
   Adapter adapter;
+  std::size_t most_rows = 0;  // of the plans since the model was made
 };
 
 MemoryPlanner::MemoryPlanner(PlannedRun run) : state_(std::make_unique<State>(std::move(run))) {}
@@ -63,16 +77,17 @@ std::size_t MemoryPlanner::limit_bytes() const {
   return state_->context.pool().statistics().limit_bytes;
 }
 
-const ModelConfig& MemoryPlanner::model() const noexcept { return state_->model.config(); }
+const ModelConfig& MemoryPlanner::model() const noexcept { return state_->run.files->config(); }
 
 std::size_t MemoryPlanner::fixed_bytes() {
-  const Trainer trainer(state_->model, state_->adapter, state_->trainer_with({}));
+  const Trainer trainer(*state_->model, state_->adapter, state_->trainer_with({}));
   return state_->context.pool().statistics().in_use_bytes;
 }
 
 PolicyPlan MemoryPlanner::plan(const MemoryPolicy& policy, const WantedRows& wanted) {
+  LanguageModel& model = state_->model_for(wanted.rows);
   state_->context.pool().trim();  // a cached block of an earlier plan may be larger than needed
-  Trainer trainer(state_->model, state_->adapter, state_->trainer_with(policy));
+  Trainer trainer(model, state_->adapter, state_->trainer_with(policy));
   trainer.prepare(wanted);
   const RooflinePeaks& peaks = state_->run.peaks;
   return {.policy = policy,
@@ -114,7 +129,7 @@ std::int64_t MemoryPlanner::longest_document(const MemoryPolicy& policy) {
     fits = rows;
     bytes_of_fit = bytes;
     const double more = 0.99 * static_cast<double>(limit - bytes) / std::max(per_row, 1.0);
-    rows = std::min(rows + static_cast<std::int64_t>(more), too_long - 1);
+    rows = std::min({rows + static_cast<std::int64_t>(more), kMaxGrowth * rows, too_long - 1});
     rows = rows / kShortDocument * kShortDocument;
   }
   return fits;

@@ -168,9 +168,12 @@ Tensor LanguageModel::rope_table(const RopeSpec& rope, std::int64_t positions) {
   if (at == rope_tables_.end()) at = rope_tables_.insert(at, {rope, Tensor()});
   Tensor& table = at->second;
   if (table.empty() || table.shape()[0] < positions) {
+    const Shape shape{positions, rope.width / 2, 2};
+    table = Tensor();  // freed first
+    table = context_->allocate(shape, DType::f32, MemoryTag::weights);
+    if (context_->config().dry_run) return table;  // a million positions take seconds
     const std::vector<float> values = make_rope_table(positions, rope);
-    table = context_->upload<float>({positions, rope.width / 2, 2}, DType::f32, values,
-                                    MemoryTag::weights);
+    context_->write(table, std::as_bytes(std::span(values)));
   }
   return table;
 }

@@ -111,6 +111,13 @@ TEST_F(Plans, RefuseWhatCannotFitWithWhatWould) {
                      "with everything kept");
 }
 
+TEST_F(Plans, DoNotDependOnEarlierOnes) {
+  MemoryPlanner planner(run_);
+  const std::size_t bytes = planner.plan({}, rows_of_document(kRows)).peak_bytes;
+  (void)planner.plan({}, rows_of_document(50 * kRows));
+  EXPECT_EQ(planner.plan({}, rows_of_document(kRows)).peak_bytes, bytes);
+}
+
 TEST_F(Plans, TakeLongerForWhatIsRecomputed) {
   run_.peaks = {.copy_bytes_per_second = 1e10, .f32_flops_per_second = 1e11};
   MemoryPlanner planner(run_);
