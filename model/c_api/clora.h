@@ -455,6 +455,13 @@ typedef struct clora_trainer_options {
   double router_aux_loss_coef;
   const char* moments; /* how AdamW's moments are stored: "f32", 8 bytes per parameter for both, or
                           "q8", about 2; NULL: "f32" */
+  /* What a step keeps for its backward, against memory; the same results but for saved_activations.
+   * Gradient checkpointing: of every n-th block only the input is kept; 0: off. */
+  int64_t blocks_per_checkpoint;
+  /* Rows at a time of feed-forward layers, a multiple of 256; 0: all. */
+  int64_t feed_forward_rows;
+  /* "computed", or rounded: "bf16", "f16", "q8"; NULL: "computed". */
+  const char* saved_activations;
 } clora_trainer_options;
 
 /* Trains the adapter's matrices with AdamW. options may be NULL. A session with the adapter

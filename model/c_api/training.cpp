@@ -19,6 +19,11 @@ TrainerConfig config_of(const clora_trainer_options& options) {
   config.dropout_seed = options.dropout_seed;
   config.router_aux_loss_coef = options.router_aux_loss_coef;
   if (options.moments != nullptr) config.moments = named_moment_type(options.moments);
+  config.policy.blocks_per_checkpoint = options.blocks_per_checkpoint;
+  config.policy.feed_forward_rows = options.feed_forward_rows;
+  if (options.saved_activations != nullptr) {
+    config.policy.saved = named_saved_type(options.saved_activations);
+  }
   require(config.beta1 > 0 && config.beta1 < 1 && config.beta2 > 0 && config.beta2 < 1 &&
               config.epsilon > 0 && config.weight_decay >= 0 && config.clip_norm >= 0,
           "clora_trainer_create: betas must be in (0, 1), epsilon above 0, weight_decay and "

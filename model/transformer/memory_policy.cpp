@@ -10,8 +10,17 @@
 namespace clora {
 
 std::string_view name_of(SavedType type) {
-  constexpr std::array<std::string_view, 4> names{"as computed", "bf16", "f16", "q8"};
+  constexpr std::array<std::string_view, 4> names{"computed", "bf16", "f16", "q8"};
   return names.at(static_cast<std::size_t>(type));
+}
+
+SavedType named_saved_type(std::string_view name) {
+  for (const SavedType type :
+       {SavedType::as_computed, SavedType::bf16, SavedType::f16, SavedType::q8}) {
+    if (name == name_of(type)) return type;
+  }
+  fail(ErrorCode::invalid_argument,
+       "memory policy: saved activations must be computed, bf16, f16 or q8, got '{}'", name);
 }
 
 void check(const MemoryPolicy& policy) {

@@ -12,7 +12,9 @@ namespace clora {
 // The type in which activations are kept: as they are computed, or rounded to fewer bits. q8: 8-bit
 // integers with an f16 scale for each 32 neighbours of a row.
 enum class SavedType : std::uint8_t { as_computed, bf16, f16, q8 };
-std::string_view name_of(SavedType type);
+std::string_view name_of(SavedType type);  // "computed", "bf16", "f16", "q8"
+// Errors: invalid_argument for a name of none.
+SavedType named_saved_type(std::string_view name);
 
 struct MemoryPolicy {
   // Gradient checkpointing (Chen et al., 2016): of all blocks, only the input of every n-th is

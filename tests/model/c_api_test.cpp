@@ -431,6 +431,37 @@ TEST_F(OpenCApi, TrainsWithMomentsIn8BitsAndRefusesOtherTypes) {
   clora_adapter_release(adapter);
 }
 
+TEST_F(OpenCApi, TrainsWithCheckpointsToTheSameBitsAndRefusesOtherPolicies) {
+  clora_adapter* adapter = nullptr;
+  clora_trainer* trainer = nullptr;
+  ASSERT_EQ(clora_adapter_create(model_, nullptr, &adapter), CLORA_OK) << clora_last_error();
+  clora_trainer_options options = clora_trainer_options_init();
+  options.saved_activations = "q4";
+  expect_error(clora_trainer_create(adapter, &options, &trainer), CLORA_INVALID_ARGUMENT,
+               "saved activations must be computed, bf16, f16 or q8, got 'q4'");
+  options.saved_activations = "computed";
+  options.feed_forward_rows = 100;
+  expect_error(clora_trainer_create(adapter, &options, &trainer), CLORA_INVALID_ARGUMENT,
+               "feed_forward_rows must be a multiple of 256, or 0, got 100");
+  options.feed_forward_rows = 0;
+  std::array<double, 2> grad_norms{};
+  for (const std::int64_t blocks : {0, 1}) {
+    options.blocks_per_checkpoint = blocks;
+    ASSERT_EQ(clora_trainer_create(adapter, &options, &trainer), CLORA_OK) << clora_last_error();
+    const std::array<std::int32_t, 7> ids{1, 5, 9, 33, 2, 60, 11};
+    clora_train_batch batch = clora_train_batch_init();
+    batch.ids = ids.data();
+    batch.id_count = ids.size();
+    clora_step_result result = clora_step_result_init();
+    ASSERT_EQ(clora_trainer_step(trainer, &batch, 0, &result), CLORA_OK) << clora_last_error();
+    grad_norms.at(static_cast<std::size_t>(blocks)) = result.grad_norm;
+    clora_trainer_release(trainer);
+  }
+  EXPECT_GT(grad_norms[0], 0);
+  EXPECT_EQ(grad_norms[1], grad_norms[0]);
+  clora_adapter_release(adapter);
+}
+
 TEST_F(OpenCApi, AnAdapterOfAnotherModelIsNotAttached) {
   clora_model* other = nullptr;
   clora_adapter* adapter = nullptr;

@@ -156,6 +156,15 @@ TEST(MemoryPolicy, RefusesTilesThatKernelsCannotView) {
             "memory policy: blocks_per_checkpoint must not be negative, got -1");
 }
 
+TEST(MemoryPolicy, TypesOfSavedActivationsHaveNames) {
+  for (const SavedType type :
+       {SavedType::as_computed, SavedType::bf16, SavedType::f16, SavedType::q8}) {
+    EXPECT_EQ(named_saved_type(name_of(type)), type);
+  }
+  EXPECT_EQ(error_of([] { named_saved_type("q4"); }),
+            "memory policy: saved activations must be computed, bf16, f16 or q8, got 'q4'");
+}
+
 TEST(MemoryPolicy, IsToldInWords) {
   EXPECT_EQ(text_of(MemoryPolicy{}), "everything kept");
   EXPECT_EQ(text_of({.blocks_per_checkpoint = 1}), "checkpoints of each block");

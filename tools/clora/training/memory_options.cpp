@@ -9,13 +9,6 @@ constexpr const char* kGroup = "Memory";
 constexpr std::int64_t kMaxBlocks = 10000;
 constexpr std::int64_t kMaxTile = std::int64_t{1} << 20U;
 
-SavedType saved_type(const std::string& name) {
-  for (const SavedType type : {SavedType::bf16, SavedType::f16, SavedType::q8}) {
-    if (name == name_of(type)) return type;
-  }
-  return SavedType::as_computed;
-}
-
 }  // namespace
 
 bool MemoryOptions::are_given() const {
@@ -26,7 +19,7 @@ MemoryPolicy MemoryOptions::policy() const {
   const std::int64_t rows = feed_forward_rows.value_or(0);
   return {.blocks_per_checkpoint = blocks_per_checkpoint.value_or(0),
           .feed_forward_rows = (rows + kRowsOfTiles - 1) / kRowsOfTiles * kRowsOfTiles,
-          .saved = saved_type(saved)};
+          .saved = saved.empty() ? SavedType::as_computed : named_saved_type(saved)};
 }
 
 void add_memory_policy_options(CLI::App& command, MemoryOptions& options) {

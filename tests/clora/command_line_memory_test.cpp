@@ -1,0 +1,82 @@
+// clora plan, and the memory options of clora train.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/program.hpp"
+#include "tests/support/training_folder.hpp"
+
+namespace clora {
+namespace {
+
+using test::ProgramResult;
+using test::run_clora;
+using testing::HasSubstr;
+
+class Memory : public test::TrainingFolder {
+ protected:
+  ProgramResult train(const char* out, std::vector<std::string> options) const {
+    options.insert(options.end(), {"--steps", "2", "--json"});
+    return run_clora(training(out, options));
+  }
+  std::vector<double> losses(const ProgramResult& result) const {
+    std::vector<double> all;
+    for (const auto& line : result.json_lines()) {
+      if (line.value("event", "") == "step") all.push_back(line.at("loss"));
+    }
+    return all;
+  }
+};
+
+TEST_F(Memory, PlanShowsEveryPolicyWithWhatItTakes) {
+  const ProgramResult result = run_clora(
+      {"plan", "--model", at("model"), "--max-seq-length", "600", "--rank", "4", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto lines = result.json_lines();
+  ASSERT_GT(lines.size(), 3U);
+  EXPECT_EQ(lines.front().at("policy"), "everything kept");
+  for (const auto& line : lines) {
+    EXPECT_TRUE(line.at("fits"));
+    EXPECT_GT(line.at("tokens_per_s"), 0);
+    EXPECT_LE(line.at("peak_bytes"), lines.front().at("peak_bytes"));
+  }
+}
+
+TEST_F(Memory, PlanSaysWhatIsTooLargeAndHowLongADocumentMayBe) {
+  const ProgramResult result = run_clora({"plan", "--model", at("model"), "--max-seq-length",
+                                          "60000", "--memory", "16MiB", "--longest"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("too large, up to "));
+}
+
+TEST_F(Memory, TrainingTakesWhatFitsAndSaysSo) {
+  const ProgramResult free = train("free", {});
+  ASSERT_EQ(free.exit_code, 0) << free.err;
+  const ProgramResult checkpointed = train("checkpointed", {"--gradient-checkpointing"});
+  ASSERT_EQ(checkpointed.exit_code, 0) << checkpointed.err;
+  EXPECT_EQ(losses(checkpointed), losses(free));  // the same bits
+  const ProgramResult limited = train("limited", {"--memory", "1GiB"});
+  ASSERT_EQ(limited.exit_code, 0) << limited.err;
+  EXPECT_THAT(limited.err, HasSubstr("planned, everything kept"));
+  EXPECT_THAT(checkpointed.err, HasSubstr("planned, checkpoints of each block"));
+}
+
+TEST_F(Memory, AWishThatCannotBeMetIsRefusedAtOnceWithWhatWouldFit) {
+  const ProgramResult result = train("none", {"--memory", "1MiB"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr(" MiB "));
+  EXPECT_FALSE(std::filesystem::exists(at("none")));
+}
+
+TEST_F(Memory, SizesAreNumbersWithAUnit) {
+  for (const std::string size : {"lots", "0", "-1GiB", "1.GiB", "1.5.2GiB", "1EiB", "1e9", ""}) {
+    const ProgramResult result = train("none", {"--memory=" + size});
+    EXPECT_EQ(result.exit_code, 2) << size;
+    EXPECT_THAT(result.err, HasSubstr("--memory")) << size;
+  }
+  for (const std::string size : {"1500000000", "1.5GiB", "2 gb", "900MB"}) {
+    EXPECT_EQ(train("out", {"--memory", size, "--overwrite"}).exit_code, 0) << size;
+  }
+}
+
+}  // namespace
+}  // namespace clora
