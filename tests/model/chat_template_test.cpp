@@ -242,6 +242,23 @@ TEST(ChatTemplate, RefusesToolsThatItDoesNotRender) {
   EXPECT_EQ(chat.render(messages, options).text, "look_up;");
 }
 
+TEST(ChatTemplate, OfAModelTakesTheOneForToolsIfAConversationHasTools) {
+  TokenizerSpec spec = test::byte_level_spec();
+  spec.chat_template = "{% for m in messages %}d:{{ m.content }}<|im_end|>{% endfor %}";
+  spec.tool_chat_template =
+      "{{ tools | tojson }}{% for m in messages %}t:{{ m.content }}<|im_end|>{% endfor %}";
+  const Tokenizer two(std::move(spec));
+  const ChatTemplate chat = ChatTemplate::of_model(two);
+  EXPECT_TRUE(chat.support().tools);
+  const std::vector<ChatMessage> messages = {{"user", "q"}, {"assistant", "a"}};
+  ChatOptions options;
+  EXPECT_EQ(chat.render(messages, options).text, "d:q<|im_end|>d:a<|im_end|>");
+  options.tools = nlohmann::ordered_json::parse(R"([{"name": "f"}])");
+  EXPECT_EQ(chat.render(messages, options).text, "[{\"name\": \"f\"}]t:q<|im_end|>t:a<|im_end|>");
+  EXPECT_EQ(targets(chat.encode(messages, options, two)), "[t:a<|im_end|>]");
+  EXPECT_FALSE(ChatTemplate::parse(two.chat_template(), two).support().tools);
+}
+
 TEST(ChatTemplate, RefusesCallsThatItDoesNotRender) {
   std::vector<ChatMessage> messages = {{"user", "q"}, {"assistant", "a"}};
   messages[1].fields = nlohmann::ordered_json::parse(
