@@ -133,7 +133,9 @@ class TurnFinder {
     const std::size_t begin = before->end + common;
     const bool whole = common == tail.size() && begin <= content.begin;
     if (whole || begin == content.begin) return begin;
-    const std::size_t cut = before_open_mark(tail.substr(0, common));
+    // A content that begins as the rest of the prompt does, "He" of "Here is", is the turn's.
+    const std::size_t cut =
+        std::min(before_open_mark(tail.substr(0, common)), content.begin - before->end);
     const auto plain = rendered(i, false);
     const bool inside_prompt =
         plain && prompt.text.starts_with(plain->text) &&

@@ -117,6 +117,16 @@ TEST(ChatTemplate, FindsTurnsAfterAPromptThatOpensReasoning) {
   EXPECT_EQ(targets(chat, messages), "[</think>a<|im_end|>][x</think>b<|im_end|>]");
 }
 
+// The form of Apriel 1.6, whose prompt begins the reasoning with words.
+TEST(ChatTemplate, BeginsATurnWithItsContentIfThatOnlyLooksLikeTheRestOfThePrompt) {
+  const ChatTemplate chat = ChatTemplate::parse(
+      "{% for m in messages %}{{ '<|im_start|>' + m.role + ':' + m.content + '<|im_end|>' }}"
+      "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant:Here is{% endif %}",
+      tokenizer());
+  EXPECT_EQ(targets(chat, {{"user", "q"}, {"assistant", "Hello"}}), "[Hello<|im_end|>]");
+  EXPECT_EQ(targets(chat, {{"user", "q"}, {"assistant", "Here is a"}}), "[ a<|im_end|>]");
+}
+
 TEST(ChatTemplate, EndsATurnWithTheLastOfItsSpecialTokens) {
   const ChatTemplate chat = ChatTemplate::parse(
       "{% for m in messages %}{{ m.role + ':' + m.content + '<|eot_id|>.<|im_end|>\\n' }}"
