@@ -18,7 +18,7 @@ void find_chat_template(clora_tokenizer& result) {
     return;
   }
   try {
-    result.chat_template = ChatTemplate::parse(result.tokenizer.chat_template(), result.tokenizer);
+    result.chat_template = ChatTemplate::of_model(result.tokenizer);
   } catch (const Error& error) {
     result.chat_template_problem = error.what();
   }

@@ -101,9 +101,14 @@ class Prober {
     const auto with = rendered({user("Hi")}, prompt);
     prompt.enable_thinking = false;
     if (with && with != rendered({user("Hi")}, prompt)) return true;
-    return contains({user("Hi"), with_fields("assistant", R"({"content": "a",
-        "reasoning_content": "probe_of_a_text", "thinking": "probe_of_a_text"})")},
-                    kText);
+    // Some templates show the reasoning of the last turn only, others drop that of the first.
+    const ChatMessage thought = with_fields("assistant", R"({"content": "a",
+        "reasoning_content": "probe_of_a_text", "thinking": "probe_of_a_text"})");
+    if (contains({user("Hi"), thought}, kText)) return true;
+    std::vector<ChatMessage> two_turns(4, user("Hi"));
+    two_turns[1].role = "assistant";
+    two_turns[3] = thought;
+    return contains(two_turns, kText);
   }
 
   ChatRenderer renderer_;

@@ -1,6 +1,7 @@
 #include "clora/model/text/chat_template.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "model/text/chat_renderer.hpp"
 #include "model/text/chat_turns.hpp"
@@ -11,6 +12,12 @@ namespace clora {
 
 struct ChatTemplate::Parts {
   ChatRenderer renderer;
+  std::optional<ChatRenderer> tool_renderer = {};  // of conversations with tools
+  ChatSupport support = renderer.support;          // of either
+
+  const ChatRenderer& renderer_for(const ChatOptions& options) const {
+    return tool_renderer && !options.tools.empty() ? *tool_renderer : renderer;
+  }
 };
 
 namespace {
@@ -20,6 +27,18 @@ ChatRenderer renderer_of(std::string name, std::string_view text, const Tokenize
                         special_tokens_of(tokenizer)};
   renderer.support = find_support(renderer, text);
   return renderer;
+}
+
+// A renderer of a text of the model's files.
+ChatRenderer model_renderer(std::string_view text, const Tokenizer& tokenizer) {
+  try {
+    return renderer_of({}, text, tokenizer);
+  } catch (const Error& error) {
+    fail(error.code(),
+         "chat template: {}; if the template formats conversations like one of these, set "
+         "`chat_template` to that name: {}",
+         error.what(), named_chat_template_list());
+  }
 }
 
 // Whether special tokens in these bytes are parsed: they are the template's own.
@@ -188,15 +207,19 @@ ChatTemplate ChatTemplate::parse(std::string_view template_text, const Tokenizer
          "the model was trained on (one of {}), or use prompts without a template",
          named_chat_template_list());
   }
-  try {
-    return ChatTemplate(
-        std::make_shared<const Parts>(Parts{renderer_of({}, template_text, tokenizer)}));
-  } catch (const Error& error) {
-    fail(error.code(),
-         "chat template: {}; if the template formats conversations like one of these, set "
-         "`chat_template` to that name: {}",
-         error.what(), named_chat_template_list());
-  }
+  return ChatTemplate(
+      std::make_shared<const Parts>(Parts{model_renderer(template_text, tokenizer)}));
+}
+
+ChatTemplate ChatTemplate::of_model(const Tokenizer& tokenizer) {
+  const ChatTemplate standard = parse(tokenizer.chat_template(), tokenizer);
+  if (tokenizer.tool_chat_template().empty()) return standard;
+  Parts parts = *standard.parts_;
+  parts.tool_renderer = model_renderer(tokenizer.tool_chat_template(), tokenizer);
+  parts.support.tools = parts.tool_renderer->support.tools;
+  parts.support.tool_calls |= parts.tool_renderer->support.tool_calls;
+  parts.support.thinking |= parts.tool_renderer->support.thinking;
+  return ChatTemplate(std::make_shared<const Parts>(std::move(parts)));
 }
 
 ChatTemplate ChatTemplate::named(std::string_view name, const Tokenizer& tokenizer) {
@@ -206,12 +229,12 @@ ChatTemplate ChatTemplate::named(std::string_view name, const Tokenizer& tokeniz
 }
 
 std::string_view ChatTemplate::name() const { return parts_->renderer.name; }
-const ChatSupport& ChatTemplate::support() const { return parts_->renderer.support; }
+const ChatSupport& ChatTemplate::support() const { return parts_->support; }
 
 ChatText ChatTemplate::render(std::span<const ChatMessage> messages,
                               const ChatOptions& options) const {
   require(!messages.empty(), "chat template: a conversation needs at least one message, got none");
-  ChatText text = parts_->renderer.render(messages, options);
+  ChatText text = parts_->renderer_for(options).render(messages, options);
   check_calls(messages, options, text);
   return text;
 }
@@ -219,15 +242,15 @@ ChatText ChatTemplate::render(std::span<const ChatMessage> messages,
 ChatTokens ChatTemplate::encode(std::span<const ChatMessage> messages, const ChatOptions& options,
                                 const Tokenizer& tokenizer) const {
   const ChatText text = render(messages, options);
-  if (!options.add_generation_prompt) check_nothing_is_lost(messages, text, support());
+  const ChatRenderer& renderer = parts_->renderer_for(options);
+  if (!options.add_generation_prompt) check_nothing_is_lost(messages, text, renderer.support);
   const TurnQuery query{
       .messages = messages,
       .options = options,
       .text = text,
       .special_ends = [&](std::string_view part) { return special_ends(tokenizer, part); },
       .must_find = !options.add_generation_prompt};
-  return Encoder(text, tokenizer, options.parse_special)
-      .encode(find_turns(parts_->renderer, query));
+  return Encoder(text, tokenizer, options.parse_special).encode(find_turns(renderer, query));
 }
 
 std::span<const std::string_view> chat_template_names() { return named_chat_template_names(); }

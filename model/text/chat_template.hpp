@@ -59,6 +59,10 @@ class ChatTemplate {
   // one that is not a template of the language, with the line.
   static ChatTemplate parse(std::string_view template_text, const Tokenizer& tokenizer);
 
+  // The template of a model's files; with one named "tool_use", that renders conversations with
+  // tools. Errors as those of parse().
+  static ChatTemplate of_model(const Tokenizer& tokenizer);
+
   // One of our own templates, by its name (chat_template_names()), regardless of the model's files.
   // Throws Error(invalid_argument) for an unknown name, Error(unsupported) if a special token that
   // it writes is missing in the tokenizer.

@@ -26,6 +26,11 @@ std::size_t common_prefix(std::string_view a, std::string_view b) {
   return static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
 }
 
+std::size_t common_suffix(std::string_view a, std::string_view b) {
+  const auto different = std::mismatch(a.rbegin(), a.rend(), b.rbegin(), b.rend()).first;
+  return static_cast<std::size_t>(different - a.rbegin());
+}
+
 class TurnFinder {
  public:
   TurnFinder(const ChatRenderer& renderer, const TurnQuery& query)
@@ -80,11 +85,27 @@ class TurnFinder {
   }
 
   // A later message may repeat a part of this one, the name of a function for one (gpt-oss). The
-  // rendering that ends with this one does not have that.
+  // rendering that ends with this one does not have that, so the content ends where what precedes
+  // its end is most like what precedes the end there.
   void leave_out_repetitions(std::size_t i, const ChatText& shorter, Range& content) const {
-    const auto inside = content_of(shorter, static_cast<std::int32_t>(i));
-    if (inside && full_.starts_with(std::string_view(shorter.text).substr(0, inside->end)))
+    const auto message = static_cast<std::int32_t>(i);
+    const auto inside = content_of(shorter, message);
+    if (!inside) return;
+    const std::string_view wanted = std::string_view(shorter.text).substr(0, inside->end);
+    if (full_.starts_with(wanted)) {
       content.end = std::min(content.end, inside->end);
+      return;
+    }
+    const auto last = std::find_if(shorter.runs.rbegin(), shorter.runs.rend(),
+                                   [&](const auto& run) { return run.message == message; });
+    std::size_t most = last->end - last->begin;
+    for (const ChatText::Run& run : query_.text.runs) {
+      if (run.message != message) continue;
+      const std::size_t same = common_suffix(full_.substr(0, run.end), wanted);
+      if (same < most) continue;
+      most = same;
+      content.end = run.end;
+    }
   }
 
   std::optional<std::size_t> begin_of(std::size_t i, const std::optional<Range>& content,
@@ -112,10 +133,13 @@ class TurnFinder {
     const std::size_t begin = before->end + common;
     const bool whole = common == tail.size() && begin <= content.begin;
     if (whole || begin == content.begin) return begin;
-    const std::size_t cut = before_open_mark(tail.substr(0, common));
+    // A content that begins as the rest of the prompt does, "He" of "Here is", is the turn's.
+    const std::size_t cut =
+        std::min(before_open_mark(tail.substr(0, common)), content.begin - before->end);
     const auto plain = rendered(i, false);
     const bool inside_prompt =
-        plain && prompt.text.starts_with(plain->text) && in_prompt->end + cut > plain->text.size();
+        plain && prompt.text.starts_with(plain->text) &&
+        (in_prompt->end + cut > plain->text.size() || (always_opens() && cut > 0));
     return inside_prompt && before->end + cut < content.end ? std::optional(before->end + cut)
                                                             : std::nullopt;
   }
@@ -178,22 +202,29 @@ class TurnFinder {
 
   // The size of a turn's end in what follows its content up to the end of the turn.
   std::size_t end_in(std::string_view tail) const {
-    const std::vector<std::size_t> specials = query_.special_ends(tail);
-    if (specials.empty()) return tail.size();
-    return always_opens() ? specials.front() : specials.back();
+    const std::vector<std::size_t> specials = own_ends(tail);
+    return specials.empty() ? tail.size() : specials.back();
   }
 
   // The same, up to the last special token that another rendering has, too.
   std::optional<std::size_t> common_end(std::string_view tail, std::string_view other) const {
-    const std::vector<std::size_t> specials = query_.special_ends(tail);
+    const std::vector<std::size_t> specials = own_ends(tail);
     if (specials.empty())
       return other.starts_with(tail) ? std::optional(tail.size()) : std::nullopt;
-    if (always_opens())
-      return other.starts_with(tail.substr(0, specials.front())) ? std::optional(specials.front())
-                                                                 : std::nullopt;
     for (auto end = specials.rbegin(); end != specials.rend(); ++end)
       if (other.starts_with(tail.substr(0, *end))) return *end;
     return std::nullopt;
+  }
+
+  // The ends of the special tokens after a content, without those of a turn opened after it.
+  std::vector<std::size_t> own_ends(std::string_view tail) const {
+    std::vector<std::size_t> ends = query_.special_ends(tail);
+    if (ends.empty() || !always_opens()) return ends;
+    std::size_t limit = ends.front();
+    if (!opening_.empty() && tail.ends_with(opening_))
+      limit = std::max(limit, tail.size() - opening_.size());
+    std::erase_if(ends, [limit](std::size_t end) { return end > limit; });
+    return ends;
   }
 
   // A turn may end with one token while it is the last and with another one later (gpt-oss).
@@ -208,8 +239,7 @@ class TurnFinder {
   }
 
   // Whether the template ends every rendering with an opened turn, whether or not a generation
-  // prompt is wanted: found in a conversation of a question and an answer. What follows the first
-  // special token after a content is then not the turn's.
+  // prompt is wanted: found in a conversation of a question and an answer.
   bool always_opens() const {
     if (!opens_) opens_ = find_always_opens();
     return *opens_;
@@ -223,13 +253,23 @@ class TurnFinder {
       const auto user = content_of(asked, 0), question = content_of(told, 0),
                  answer = content_of(told, 1);
       if (!user || !question || !answer || question->end >= answer->begin) return false;
-      const std::string between = told.text.substr(question->end, answer->begin - question->end);
-      const std::string tail = told.text.substr(answer->end);
-      return asked.text.substr(user->end) == between && !tail.empty() &&
-             tail.back() == between.back();
+      return opens(std::string_view(asked.text).substr(user->end),
+                   std::string_view(told.text).substr(question->end, answer->begin - question->end),
+                   std::string_view(told.text).substr(answer->end));
     } catch (const Error&) {
       return false;
     }
+  }
+
+  // `asked` follows a question without an answer, `between` one with an answer, `tail` the answer.
+  // What is opened may differ from how the answer begins after its first token (Command R7B).
+  bool opens(std::string_view asked, std::string_view between, std::string_view tail) const {
+    const std::vector<std::size_t> specials = query_.special_ends(asked);
+    if (!specials.empty()) opening_ = asked.substr(specials.front());
+    if (asked == between) return !tail.empty() && tail.back() == between.back();
+    const std::size_t common = common_prefix(asked, between);
+    return !opening_.empty() && tail.ends_with(opening_) && common > specials.front() &&
+           common < asked.size();
   }
 
   // Whether the range has the message's content and no other one's.
@@ -245,31 +285,8 @@ class TurnFinder {
   const TurnQuery& query_;
   std::string_view full_;
   mutable std::optional<bool> opens_;
+  mutable std::string opening_;  // what such a template opens, after the question's end
 };
-
-// The {% generation %} blocks, each with the message whose content it has, or else the next
-// assistant's.
-std::vector<ChatTurn> generated_turns(const TurnQuery& query) {
-  std::vector<ChatTurn> turns;
-  std::int32_t last = -1;
-  for (const ChatText::Run& run : query.text.runs) {
-    if (!run.generated) continue;
-    const bool extends = !turns.empty() && turns.back().end == run.begin;
-    if (!extends) turns.push_back({run.begin, run.end, -1, true});
-    turns.back().end = run.end;
-    if (run.message >= 0) turns.back().message = run.message;
-  }
-  for (ChatTurn& turn : turns) {
-    if (turn.message < 0) turn.message = last + 1;
-    const auto count = static_cast<std::int32_t>(query.messages.size());
-    const auto at = [&] { return query.messages[static_cast<std::size_t>(turn.message)]; };
-    while (turn.message < count && at().role != "assistant") ++turn.message;
-    if (turn.message >= count) turn.message = count - 1;
-    turn.trains = at().trains;
-    last = turn.message;
-  }
-  return turns;
-}
 
 }  // namespace
 

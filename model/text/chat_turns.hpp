@@ -40,4 +40,8 @@ struct TurnQuery {
 // a turn that trains and cannot be found, with what to do.
 std::vector<ChatTurn> find_turns(const ChatRenderer& renderer, const TurnQuery& query);
 
+// The {% generation %} blocks of the text, each with the message whose content it has, or else the
+// next assistant's.
+std::vector<ChatTurn> generated_turns(const TurnQuery& query);
+
 }  // namespace clora

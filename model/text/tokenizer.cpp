@@ -80,7 +80,8 @@ struct Tokenizer::Tables {
         sep(spec.sep),
         add_bos(spec.add_bos && spec.bos),
         add_sep(spec.add_sep && spec.sep),
-        chat_template(std::move(spec.chat_template)) {
+        chat_template(std::move(spec.chat_template)),
+        tool_chat_template(std::move(spec.tool_chat_template)) {
     check_ids(spec, vocabulary);
     ends = ends_of(spec, vocabulary);
     if (spec.algorithm == TokenizerAlgorithm::byte_level_bpe) {
@@ -171,7 +172,7 @@ struct Tokenizer::Tables {
   std::optional<std::int32_t> bos, eos, sep;
   bool add_bos, add_sep;
   std::vector<std::int32_t> ends;
-  std::string chat_template;
+  std::string chat_template, tool_chat_template;
 };
 
 Tokenizer::Tokenizer(TokenizerSpec spec) : tables_(std::make_shared<const Tables>(spec)) {}
@@ -277,6 +278,7 @@ bool Tokenizer::ends_generation(std::int32_t id) const {
 
 const std::vector<std::int32_t>& Tokenizer::end_of_generation() const { return tables_->ends; }
 const std::string& Tokenizer::chat_template() const { return tables_->chat_template; }
+const std::string& Tokenizer::tool_chat_template() const { return tables_->tool_chat_template; }
 
 StreamDecoder::StreamDecoder(Tokenizer tokenizer, bool keep_special)
     : tokenizer_(std::move(tokenizer)), keep_special_(keep_special) {}

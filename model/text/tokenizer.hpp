@@ -97,6 +97,8 @@ class Tokenizer {
   const std::vector<std::int32_t>& end_of_generation() const;  // sorted
 
   const std::string& chat_template() const;  // Jinja text, empty if the files hold none
+  // The one named "tool_use", for conversations with tools; empty if the files hold no such one.
+  const std::string& tool_chat_template() const;
 
  private:
   struct Tables;

@@ -17,8 +17,9 @@ Tokenizer tokenizer_from_gguf(const GgufFile& file);
 
 // Loads a .gguf file, or any part of a split one; a folder with tokenizer.json, or else vocab.txt
 // (WordPiece), and optionally tokenizer_config.json, special_tokens_map.json (read with vocab.txt
-// only), chat_template.jinja and generation_config.json (further end-of-generation tokens); or else
-// a folder with one .gguf file or its parts. Throws, besides the above, Error(not_found).
+// only), chat_template.jinja, additional_chat_templates/tool_use.jinja and generation_config.json
+// (further end-of-generation tokens); or else a folder with one .gguf file or its parts. Throws,
+// besides the above, Error(not_found).
 Tokenizer load_tokenizer(const std::filesystem::path& model);
 
 // Writes the tokenizer of `model` to an existing folder in Hugging Face's format: tokenizer files

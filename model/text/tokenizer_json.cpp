@@ -184,12 +184,14 @@ class JsonReader {
     }
   }
 
-  // Named templates: the one for conversations without tools is "default".
+  // Named templates: "tool_use" is for conversations with tools, "default" for the others.
   void read_named_templates(const JsonKeys& config) {
     const Json& list = list_of(config, "chat_template");
     for (std::size_t i = 0; i < list.size(); ++i) {
       const JsonKeys named(list[i], config.source(), fmt::format("chat_template[{}]", i));
-      if (named.text("name") == "default") spec_.chat_template = named.text("template");
+      const std::string name = named.text("name");
+      if (name == "default") spec_.chat_template = named.text("template");
+      if (name == "tool_use") spec_.tool_chat_template = named.text("template");
     }
   }
 

@@ -254,6 +254,11 @@ std::string tokenizer_config_json_of(const TokenizerSpec& spec) {
     put("unk_token", spec.unknown);
   }
   if (!spec.chat_template.empty()) config["chat_template"] = spec.chat_template;
+  if (!spec.tool_chat_template.empty()) {
+    config["chat_template"] =
+        OrderedJson::array({{{"name", "default"}, {"template", spec.chat_template}},
+                            {{"name", "tool_use"}, {"template", spec.tool_chat_template}}});
+  }
   return json_text(config, 2) + "\n";
 }
 

@@ -97,6 +97,7 @@ struct TokenizerSpec {
   bool add_sep = false;                           // the model expects sep after a text
   std::vector<std::int32_t> end_of_generation;    // besides eos and the tokens known by name
   std::string chat_template;                      // Jinja text, empty: none
+  std::string tool_chat_template;                 // the same for conversations with tools
 };
 
 // Splits "left right" into its two parts. Throws Error(invalid_file) if there are not two.

@@ -108,6 +108,11 @@ TEST_F(CommandLineData, ShowsWhatIsTrained) {
             "--- record 2: 3 tokens, 2 of them trained, in 1 run\np\u27E6c<|im_end|>\u27E7\n"
             "--- record 3: 3 tokens, 2 of them trained, in 1 run\nx\u27E6y<|im_end|>\u27E7\n");
   EXPECT_THAT(masks(talk + rest, {"--limit", "1"}).out, testing::Not(HasSubstr("record 2")));
+  const std::string answer = R"({"role": "assistant", "content": "xy"}, )";
+  const std::string question = R"({"role": "user", "content": "q"}, )";
+  const std::string last = R"({"role": "assistant", "content": "a"})";
+  EXPECT_THAT(masks(R"({"messages": [)" + question + answer + question + last + "]}\n").out,
+              HasSubstr("5 of them trained, in 2 runs (3, 2)\n"));
   const auto json = nlohmann::json::parse(masks(rest, {"--json", "--limit", "1"}).out);
   EXPECT_EQ(json.at("is_target"), nlohmann::json({0, 1, 1}));
   EXPECT_EQ(run_clora({"tokenize", "--model", folder / "model"}).exit_code, 2);

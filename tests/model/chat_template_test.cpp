@@ -117,6 +117,16 @@ TEST(ChatTemplate, FindsTurnsAfterAPromptThatOpensReasoning) {
   EXPECT_EQ(targets(chat, messages), "[</think>a<|im_end|>][x</think>b<|im_end|>]");
 }
 
+// The form of Apriel 1.6, whose prompt begins the reasoning with words.
+TEST(ChatTemplate, BeginsATurnWithItsContentIfThatOnlyLooksLikeTheRestOfThePrompt) {
+  const ChatTemplate chat = ChatTemplate::parse(
+      "{% for m in messages %}{{ '<|im_start|>' + m.role + ':' + m.content + '<|im_end|>' }}"
+      "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant:Here is{% endif %}",
+      tokenizer());
+  EXPECT_EQ(targets(chat, {{"user", "q"}, {"assistant", "Hello"}}), "[Hello<|im_end|>]");
+  EXPECT_EQ(targets(chat, {{"user", "q"}, {"assistant", "Here is a"}}), "[ a<|im_end|>]");
+}
+
 TEST(ChatTemplate, EndsATurnWithTheLastOfItsSpecialTokens) {
   const ChatTemplate chat = ChatTemplate::parse(
       "{% for m in messages %}{{ m.role + ':' + m.content + '<|eot_id|>.<|im_end|>\\n' }}"
@@ -242,6 +252,23 @@ TEST(ChatTemplate, RefusesToolsThatItDoesNotRender) {
   EXPECT_EQ(chat.render(messages, options).text, "look_up;");
 }
 
+TEST(ChatTemplate, OfAModelTakesTheOneForToolsIfAConversationHasTools) {
+  TokenizerSpec spec = test::byte_level_spec();
+  spec.chat_template = "{% for m in messages %}d:{{ m.content }}<|im_end|>{% endfor %}";
+  spec.tool_chat_template =
+      "{{ tools | tojson }}{% for m in messages %}t:{{ m.content }}<|im_end|>{% endfor %}";
+  const Tokenizer two(std::move(spec));
+  const ChatTemplate chat = ChatTemplate::of_model(two);
+  EXPECT_TRUE(chat.support().tools);
+  const std::vector<ChatMessage> messages = {{"user", "q"}, {"assistant", "a"}};
+  ChatOptions options;
+  EXPECT_EQ(chat.render(messages, options).text, "d:q<|im_end|>d:a<|im_end|>");
+  options.tools = nlohmann::ordered_json::parse(R"([{"name": "f"}])");
+  EXPECT_EQ(chat.render(messages, options).text, "[{\"name\": \"f\"}]t:q<|im_end|>t:a<|im_end|>");
+  EXPECT_EQ(targets(chat.encode(messages, options, two)), "[t:a<|im_end|>]");
+  EXPECT_FALSE(ChatTemplate::parse(two.chat_template(), two).support().tools);
+}
+
 TEST(ChatTemplate, RefusesCallsThatItDoesNotRender) {
   std::vector<ChatMessage> messages = {{"user", "q"}, {"assistant", "a"}};
   messages[1].fields = nlohmann::ordered_json::parse(
@@ -267,6 +294,51 @@ TEST(ChatTemplate, EndsATurnBeforeALaterMessageRepeatsAPartOfIt) {
       "{% if add_generation_prompt %}call:{% endif %}",
       tokenizer());
   EXPECT_EQ(targets(chat, messages), "[look_up{\"k\": 1}<|eot_id|>]");
+}
+
+// The form of gpt-oss: the reasoning before a call is dropped once a final answer follows, and the
+// result of a call repeats the name of the function.
+TEST(ChatTemplate, EndsATurnBeforeARepetitionIfItsReasoningIsDroppedLater) {
+  const ChatTemplate chat = ChatTemplate::parse(
+      "{% set ns = namespace(name='') %}{% for m in messages %}{% if m.tool_calls %}"
+      "{% if m.thinking and messages[-1].role != 'assistant' %}"
+      "{{ '<|im_start|>assistant<|bos|>' + m.thinking + '<|im_end|>' }}{% endif %}"
+      "{% set ns.name = m.tool_calls[0].function.name %}{{ '<|im_start|>assistant to=' ~ ns.name ~ "
+      "(m.tool_calls[0].function.arguments | tojson) ~ '<|eot_id|>' }}"
+      "{% elif m.role == 'tool' %}"
+      "{{ '<|im_start|>' + ns.name + ' to=assistant<|bos|>' + m.content + '<|im_end|>' }}"
+      "{% else %}{{ '<|im_start|>' + m.role + '<|bos|>' + (m.thinking or '') + m.content }}"
+      "<|im_end|>{% endif %}{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant{% "
+      "endif %}",
+      tokenizer());
+  std::vector<ChatMessage> messages = {{"user", "q"}, {"assistant", ""}, {"tool", "7"}};
+  messages[1].fields = nlohmann::ordered_json::parse(
+      R"({"thinking": "r", "tool_calls": [{"function": {"name": "f", "arguments": {"k": 1}}}]})");
+  EXPECT_EQ(targets(chat, messages),
+            "[<|bos|>r<|im_end|><|im_start|>assistant to=f{\"k\": 1}<|eot_id|>]");
+  messages.push_back({"assistant", "b"});
+  EXPECT_EQ(targets(chat, messages), "[ to=f{\"k\": 1}<|eot_id|>][<|bos|>b<|im_end|>]");
+}
+
+// The form of Command R7B: each rendering ends with an opened turn, in which reasoning is closed;
+// a turn without reasoning has no such mark.
+TEST(ChatTemplate, FindsTurnsOfATemplateThatAlwaysOpensOneWithAnotherBegin) {
+  const ChatTemplate chat = ChatTemplate::parse(
+      "{% for m in messages %}{{ '<|im_start|>' + m.role + ':' }}"
+      "{{ '<start_of_turn>' if m.role == 'assistant' else '' }}{{ m.content }}"
+      "{{ '<end_of_turn>' if m.role == 'assistant' else '' }}<|im_end|>{% endfor %}"
+      "{{ '<|im_start|>assistant:<|start_header_id|><|end_header_id|>' }}",
+      tokenizer());
+  EXPECT_EQ(targets(chat, {{"user", "q"}, {"assistant", "a"}, {"user", "r"}, {"assistant", "b"}}),
+            "[<start_of_turn>a<end_of_turn><|im_end|>][<start_of_turn>b<end_of_turn><|im_end|>]");
+}
+
+TEST(ChatTemplate, FindsTheReasoningOfATemplateThatDropsOnlyTheFirstTurns) {
+  const ChatTemplate chat = ChatTemplate::parse(
+      "{% for m in messages %}{% if loop.index > 2 %}{{ m.reasoning_content or '' }}{% endif %}"
+      "{{ m.content + '<|im_end|>' }}{% endfor %}",
+      tokenizer());
+  EXPECT_TRUE(chat.support().thinking);
 }
 
 TEST(ChatTemplate, GivesTheDateInTheFormatThatTheTemplateAsksFor) {

@@ -28,6 +28,7 @@ void expect_same_after_writing(const std::filesystem::path& model, const std::st
   EXPECT_EQ(after.bos(), before.bos());
   EXPECT_EQ(after.eos(), before.eos());
   EXPECT_EQ(after.chat_template(), before.chat_template());
+  EXPECT_EQ(after.tool_chat_template(), before.tool_chat_template());
   EXPECT_EQ(after.end_of_generation(), before.end_of_generation());
   EncodeOptions options;
   options.parse_special = true;
@@ -44,6 +45,21 @@ TEST(TokenizerFiles, WriteATokenizerOfGgufAsAFolder) {
   expect_same_after_writing(folder / "gguf-derived/TinyStories-656K-F32.gguf", text);
   CLORA_DEMO_MODEL_OR_SKIP(model);
   expect_same_after_writing(model, text);
+}
+
+TEST(TokenizerFiles, KeepTheTemplateForTools) {
+  const test::TemporaryFolder folder;
+  TokenizerSpec spec = test::byte_level_spec();
+  spec.chat_template = "d";
+  spec.tool_chat_template = "t";
+  test::write_file(folder / "tokenizer.json", tokenizer_json_of(spec));
+  test::write_file(folder / "tokenizer_config.json", tokenizer_config_json_of(spec));
+  EXPECT_EQ(load_tokenizer(folder.path()).chat_template(), "d");
+  EXPECT_EQ(load_tokenizer(folder.path()).tool_chat_template(), "t");
+  std::filesystem::create_directory(folder / "additional_chat_templates");
+  test::write_file(folder / "additional_chat_templates/tool_use.jinja", "newer");
+  EXPECT_EQ(load_tokenizer(folder.path()).tool_chat_template(), "newer");
+  expect_same_after_writing(folder.path(), "ab");
 }
 
 TEST(TokenizerFiles, RefuseAFolderWithoutTokenizer) {

@@ -41,6 +41,17 @@ TEST(TokenizerJson, TakesBosFromTheTemplateAndNamesFromTheConfiguration) {
   EXPECT_EQ(tokenizer.chat_template(), "{{ x }}");
 }
 
+TEST(TokenizerJson, TakesTheTemplateForToolsFromAListOfNamedOnes) {
+  const auto read = [](const char* config) {
+    return tokenizer_from_json(small_json().dump(), config);
+  };
+  const Tokenizer both = read(R"({"chat_template": [{"name": "rag", "template": "r"},
+      {"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]})");
+  EXPECT_EQ(both.chat_template(), "d");
+  EXPECT_EQ(both.tool_chat_template(), "t");
+  EXPECT_EQ(read(R"({"chat_template": "{{ x }}"})").tool_chat_template(), "");
+}
+
 // As gpt-4o's and Gemma's files write them.
 TEST(TokenizerJson, TakesASplitThatDropsGapsIfItLeavesNone) {
   nlohmann::json file = small_json(), split = nlohmann::json::parse(R"({"type": "Split",

@@ -1,5 +1,10 @@
 #include "tools/clora/mask_text.hpp"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <span>
+
 #include "clora/model/data/records.hpp"
 #include "tools/command_line/printable.hpp"
 
@@ -42,9 +47,19 @@ MaskCounts mask_counts(const RecordView& record) {
   for (std::size_t i = 0; i < record.ids.size(); ++i) {
     if (record.is_target[i] == 0) continue;
     ++counts.trained;
-    if (i == 0 || record.is_target[i - 1] == 0) ++counts.runs;
+    if (i == 0 || record.is_target[i - 1] == 0) counts.runs.push_back(0);
+    ++counts.runs.back();
   }
   return counts;
+}
+
+std::string runs_text(const MaskCounts& counts) {
+  constexpr std::size_t kMaxShown = 16;
+  const std::size_t count = counts.runs.size();
+  if (count == 1) return "1 run";
+  const std::span shown = std::span(counts.runs).first(std::min(count, kMaxShown));
+  return fmt::format("{} runs ({}{})", count, fmt::join(shown, ", "),
+                     count > kMaxShown ? ", ..." : "");
 }
 
 }  // namespace clora

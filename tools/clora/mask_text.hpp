@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "clora/model/data/records.hpp"
 
@@ -22,8 +23,12 @@ std::string masked_text(const RecordView& record, const Tokenizer& tokenizer,
                         const MaskStyle& style);
 
 struct MaskCounts {
-  std::size_t tokens = 0, trained = 0, runs = 0;  // runs of trained tokens
+  std::size_t tokens = 0, trained = 0;
+  std::vector<std::size_t> runs = {};  // the tokens of each run of trained ones: of each turn
 };
 MaskCounts mask_counts(const RecordView& record);
+
+// "1 run", "2 runs (3, 11)"; of many runs, the first 16.
+std::string runs_text(const MaskCounts& counts);
 
 }  // namespace clora

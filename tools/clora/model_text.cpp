@@ -38,7 +38,7 @@ void ModelText::find_template(const std::string& name) {
     return;
   }
   try {
-    template_ = ChatTemplate::parse(tokenizer_->chat_template(), *tokenizer_);
+    template_ = ChatTemplate::of_model(*tokenizer_);
   } catch (const Error& error) {
     template_problem_ = fmt::format("{}: {}", model_.string(), error.what());
   }

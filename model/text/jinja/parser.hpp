@@ -10,10 +10,11 @@ namespace clora::jinja {
 
 Body parse_template(TokenReader& reader);
 
-// Parts of the grammar, shared by the two source files.
+// Parts of the grammar, shared by the source files.
 ExpressionPtr parse_expression(TokenReader& reader);  // with `a if b else c`
 // a, b: a tuple if there is a comma. Stops at the name `stop`.
 ExpressionPtr parse_tuple(TokenReader& reader, bool with_condition, std::string_view stop = {});
+ExpressionPtr parse_unary(TokenReader& reader, bool with_filter);  // an operand, with a sign
 std::vector<ArgumentSyntax> parse_arguments(TokenReader& reader);  // with parentheses
 // name|name(arguments)|... applied to `operand`; begins at the first name.
 ExpressionPtr parse_filters(TokenReader& reader, ExpressionPtr operand);

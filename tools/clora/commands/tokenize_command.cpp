@@ -44,8 +44,8 @@ void show(const RecordView& record, std::size_t number, const Tokenizer& tokeniz
                    {"is_target", std::vector(record.is_target.begin(), record.is_target.end())}});
     return;
   }
-  output.result("--- record {}: {} tokens, {} of them trained, in {} {}", number, counts.tokens,
-                counts.trained, counts.runs, counts.runs == 1 ? "run" : "runs");
+  output.result("--- record {}: {} tokens, {} of them trained, in {}", number, counts.tokens,
+                counts.trained, runs_text(counts));
   const bool colours = isatty(fileno(stdout)) != 0;
   const std::string text =
       masked_text(record, tokenizer, colours ? kColouredMask : kPlainMask) + "\n";
