@@ -28,7 +28,12 @@ ContextConfig dry(ContextConfig config) {
   return config;
 }
 
-double gibibytes(std::size_t bytes) { return static_cast<double>(bytes) / 1073741824.0; }
+// "7.51 GiB", "310.0 MiB"
+std::string amount(std::size_t bytes) {
+  const double mebibytes = static_cast<double>(bytes) / 1048576.0;
+  return mebibytes < 1024 ? fmt::format("{:.1f} MiB", mebibytes)
+                          : fmt::format("{:.2f} GiB", mebibytes / 1024);
+}
 
 }  // namespace
 
@@ -182,10 +187,10 @@ PolicyPlan with_copies_if_they_fit(const PlannedRun& run, const PolicyPlan& with
                                         tokens)
                                   : "use a smaller model";
   fail(ErrorCode::out_of_memory,
-       "memory plan: a step of {} rows needs {:.2f} GiB with {}, but {:.2f} GiB are allowed; allow "
+       "memory plan: a step of {} rows needs {} with {}, but {} are allowed; allow "
        "that much, or {}",
-       wanted.rows, gibibytes(smallest.limit_bytes), text_of(smallest.policy),
-       gibibytes(planner.limit_bytes()), instead);
+       wanted.rows, amount(smallest.limit_bytes), text_of(smallest.policy),
+       amount(planner.limit_bytes()), instead);
 }
 
 PlannedRun without_copies(PlannedRun run) {

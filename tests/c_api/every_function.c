@@ -52,8 +52,7 @@ static size_t chat_prompt(const char* model_folder, int32_t* ids) {
   clora_tokenizer* tokenizer = NULL;
   clora_tokenizer_info info = clora_tokenizer_info_init();
   const clora_chat_message message = {"user", "the llo abc"};
-  const char* conversation =
-      "{\"messages\": [{\"role\": \"user\", \"content\": \"the llo abc\"}]}";
+  const char* conversation = "{\"messages\": [{\"role\": \"user\", \"content\": \"the llo abc\"}]}";
   size_t count = 0, json_count = 0;
   OK(clora_tokenizer_load(model_folder, &tokenizer));
   OK(clora_tokenizer_get_info(tokenizer, &info));

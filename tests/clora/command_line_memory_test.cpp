@@ -61,7 +61,7 @@ TEST_F(Memory, TrainingTakesWhatFitsAndSaysSo) {
 }
 
 TEST_F(Memory, AWishThatCannotBeMetIsRefusedAtOnceWithWhatWouldFit) {
-  const ProgramResult result = train("none", {"--memory", "1MiB"});
+  const ProgramResult result = train("none", {"--memory", "128KiB"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr(" MiB "));
   EXPECT_FALSE(std::filesystem::exists(at("none")));
