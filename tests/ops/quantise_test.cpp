@@ -23,7 +23,7 @@ class Quantise : public OpTest {
     return back.values();
   }
 };
-INSTANTIATE_TEST_SUITE_P(Variants, Quantise, all_variants(), variant_name);
+INSTANTIATE_TEST_SUITE_P(Variants, Quantise, test::all_variants(), variant_name);
 
 // The value of each element by the formula.
 std::vector<double> by_formula(std::span<const float> x) {
