@@ -61,7 +61,9 @@ class Policies {
     const auto values =
         random_values(static_cast<std::size_t>(adapter.parameters().elements()), 3, 0.3F);
     context_->write(adapter.parameters(), std::as_bytes(std::span(values)));
-    Trainer trainer(*model_, adapter, {.dropout_seed = 5, .policy = policy});
+    const double balance = expert_layers(model_->config()) > 0 ? 0.1 : 0;
+    Trainer trainer(*model_, adapter,
+                    {.dropout_seed = 5, .router_aux_loss_coef = balance, .policy = policy});
     const std::vector<PackedRows> rows{documents(setting_.lengths)};
     Outcome outcome;
     for (int step = 0; step < 2; ++step) {
