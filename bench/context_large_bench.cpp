@@ -2,7 +2,7 @@
 // CLORA_BENCH_FOLDER (bench/report/random_gguf.py writes one of Llama-3.1-8B's shape in 4 bits)
 // with an adapter of rank 32 on every linear layer, and the pool limited to so many GiB:
 // context/q4_0/GIBxTOKENS/r32. The lengths exceed those of Unsloth's published table by a token.
-// Counters: planned_mib and peak_mib, which must agree; longest, the tokens that would fit.
+// Counters: planned_mib and peak_mib, which must agree.
 #include <fmt/format.h>
 
 #include <chrono>

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "clora/ops/quant/quant.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
 
@@ -80,6 +81,12 @@ MemoryPlanner::~MemoryPlanner() = default;
 
 std::size_t MemoryPlanner::limit_bytes() const {
   return state_->context.pool().statistics().limit_bytes;
+}
+
+bool MemoryPlanner::makes_weight_copies() const {
+  return std::ranges::any_of(state_->run.files->all(), [this](const WeightView& view) {
+    return preferred_form(state_->context, view.shape, view.type).bf16_copy;
+  });
 }
 
 const ModelConfig& MemoryPlanner::model() const noexcept { return state_->run.files->config(); }
@@ -168,10 +175,11 @@ WantedRows rows_of_document(std::int64_t tokens) {
 
 namespace {
 
-// The same run with bf16 copies of its weights, if they fit as well.
-PolicyPlan with_copies_if_they_fit(const PlannedRun& run, const PolicyPlan& without,
-                                   const WantedRows& wanted) {
-  if (run.context.weight_copy_share == 0) return without;
+// The same run with bf16 copies of its weights, if the device makes some and they fit as well.
+// lean: the planner of the run without them.
+PolicyPlan with_copies_if_they_fit(const PlannedRun& run, const MemoryPlanner& lean,
+                                   const PolicyPlan& without, const WantedRows& wanted) {
+  if (run.context.weight_copy_share == 0 || !lean.makes_weight_copies()) return without;
   MemoryPlanner planner(run);
   const PolicyPlan plan = planner.plan(without.policy, wanted);
   return plan.limit_bytes <= planner.limit_bytes() ? plan : without;
@@ -207,7 +215,7 @@ PolicyPlan choose_policy(const PlannedRun& run, const WantedRows& wanted) {
   for (const MemoryPolicy& policy : candidate_policies(planner.model(), rows)) {
     const PolicyPlan plan = planner.plan(policy, wanted);
     if (plan.limit_bytes <= planner.limit_bytes())
-      return with_copies_if_they_fit(run, plan, wanted);
+      return with_copies_if_they_fit(run, planner, plan, wanted);
     if (!smallest || plan.limit_bytes < smallest->limit_bytes) smallest = plan;
   }
   fail_too_small(planner, *smallest, wanted);
@@ -218,7 +226,7 @@ PolicyPlan plan_policy(const PlannedRun& run, const MemoryPolicy& policy,
   MemoryPlanner planner(without_copies(run));
   const PolicyPlan plan = planner.plan(policy, wanted);
   if (plan.limit_bytes > planner.limit_bytes()) fail_too_small(planner, plan, wanted);
-  return with_copies_if_they_fit(run, plan, wanted);
+  return with_copies_if_they_fit(run, planner, plan, wanted);
 }
 
 }  // namespace clora

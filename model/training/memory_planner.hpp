@@ -47,6 +47,8 @@ class MemoryPlanner {
   MemoryPlanner& operator=(const MemoryPlanner&) = delete;
 
   std::size_t limit_bytes() const;
+  // Whether the device keeps bf16 copies of a weight of the model (WeightForm::bf16_copy).
+  bool makes_weight_copies() const;
   const ModelConfig& model() const noexcept;
   // In use by weights and adapter, with its gradients and moments: what no policy changes.
   std::size_t fixed_bytes();

@@ -149,9 +149,9 @@ void RecordedModel::recompute_layers(Block& block) {
   Tensor x = restored(block.input, DType::f32);
   for (ResidualLayer& layer : block.layers) {
     const bool is_last = &layer == &block.layers.back();
-    layer.x = recording_.save(x);
     if (is_last && layer.is_plain() &&
         layer.f->record_recompute(recording_.norm(x, layer.weights->norm, "normed"))) {
+      layer.x = x;
       break;
     }
     x = record_layer(layer, x);

@@ -402,6 +402,18 @@ TEST_F(OpenCApi, TrainingWithoutExpertsBalancesNothing) {
   clora_adapter_release(adapter);
 }
 
+// A step on seven tokens. Returns its gradient norm.
+double grad_norm_of_a_step(clora_trainer* trainer, double learning_rate) {
+  const std::array<std::int32_t, 7> ids{1, 5, 9, 33, 2, 60, 11};
+  clora_train_batch batch = clora_train_batch_init();
+  batch.ids = ids.data();
+  batch.id_count = ids.size();
+  clora_step_result result = clora_step_result_init();
+  EXPECT_EQ(clora_trainer_step(trainer, &batch, learning_rate, &result), CLORA_OK)
+      << clora_last_error();
+  return result.grad_norm;
+}
+
 TEST_F(OpenCApi, TrainsWithMomentsIn8BitsAndRefusesOtherTypes) {
   clora_adapter* adapter = nullptr;
   clora_trainer* trainer = nullptr;
@@ -415,13 +427,7 @@ TEST_F(OpenCApi, TrainsWithMomentsIn8BitsAndRefusesOtherTypes) {
     EXPECT_EQ(clora_trainer_create(adapter, &options, &trainer), CLORA_OK) << clora_last_error();
     clora_statistics statistics = clora_statistics_init();
     EXPECT_EQ(clora_context_get_statistics(context_, &statistics), CLORA_OK);
-    const std::array<std::int32_t, 7> ids{1, 5, 9, 33, 2, 60, 11};
-    clora_train_batch batch = clora_train_batch_init();
-    batch.ids = ids.data();
-    batch.id_count = ids.size();
-    clora_step_result result = clora_step_result_init();
-    EXPECT_EQ(clora_trainer_step(trainer, &batch, 1e-3, &result), CLORA_OK) << clora_last_error();
-    EXPECT_GT(result.grad_norm, 0);
+    EXPECT_GT(grad_norm_of_a_step(trainer, 1e-3), 0);
     clora_trainer_release(trainer);
     return statistics.adapters_bytes;
   };
@@ -448,13 +454,7 @@ TEST_F(OpenCApi, TrainsWithCheckpointsToTheSameBitsAndRefusesOtherPolicies) {
   for (const std::int64_t blocks : {0, 1}) {
     options.blocks_per_checkpoint = blocks;
     ASSERT_EQ(clora_trainer_create(adapter, &options, &trainer), CLORA_OK) << clora_last_error();
-    const std::array<std::int32_t, 7> ids{1, 5, 9, 33, 2, 60, 11};
-    clora_train_batch batch = clora_train_batch_init();
-    batch.ids = ids.data();
-    batch.id_count = ids.size();
-    clora_step_result result = clora_step_result_init();
-    ASSERT_EQ(clora_trainer_step(trainer, &batch, 0, &result), CLORA_OK) << clora_last_error();
-    grad_norms.at(static_cast<std::size_t>(blocks)) = result.grad_norm;
+    grad_norms.at(static_cast<std::size_t>(blocks)) = grad_norm_of_a_step(trainer, 0);
     clora_trainer_release(trainer);
   }
   EXPECT_GT(grad_norms[0], 0);
