@@ -96,23 +96,12 @@ TEST_F(EightBitMoments, AreInThePlanOfARunsMemory) {
 }
 
 TEST_F(EightBitMoments, ResumedContinueBitForBit) {
-  Adapter unbroken = new_adapter(0.1);
   TrainingRunConfig c = config_q8("unbroken");
   c.grad_accumulation = 2;
   c.clip_norm = 1;
   c.weight_decay = 0.01;
   c.save_every = 4;
-  const std::vector<double> losses = run(unbroken, c);
-  for (const char* from : {"checkpoint-4", "checkpoint-8"}) {
-    Adapter resumed = new_adapter(0.1);
-    TrainingRunConfig again = c;
-    again.adapter_out = folder_ / "resumed";
-    const std::vector<double> rest = run(resumed, again, folder_ / "unbroken" / from);
-    ASSERT_FALSE(rest.empty());
-    EXPECT_TRUE(std::equal(rest.begin(), rest.end(),
-                           losses.end() - static_cast<std::ptrdiff_t>(rest.size())));
-    EXPECT_EQ(parameters(resumed), parameters(unbroken)) << from;
-  }
+  expect_resumed_runs_continue_bit_for_bit(c);
   EXPECT_EQ(read_checkpoint(folder_ / "resumed" / "checkpoint-9").state,
             read_checkpoint(folder_ / "unbroken" / "checkpoint-9").state);
 }

@@ -46,7 +46,6 @@ TEST_F(TrainingRun, GivesTheSameBitsForTheSameSeedAndOthersForAnother) {
 }
 
 TEST_F(TrainingRun, ResumedContinuesBitForBit) {
-  Adapter unbroken = new_adapter(0.1);
   TrainingRunConfig c = config("unbroken");
   c.batch_size = 2;  // 11 micro-batches per epoch: its last step has one
   c.grad_accumulation = 2;
@@ -55,16 +54,7 @@ TEST_F(TrainingRun, ResumedContinuesBitForBit) {
   c.clip_norm = 1;
   c.weight_decay = 0.01;
   c.save_every = 4;
-  const std::vector<double> losses = run(unbroken, c);
-  for (const char* from : {"checkpoint-4", "checkpoint-8"}) {
-    Adapter resumed = new_adapter(0.1);
-    TrainingRunConfig again = c;
-    again.adapter_out = folder_ / "resumed";
-    const std::vector<double> rest = run(resumed, again, folder_ / "unbroken" / from);
-    EXPECT_TRUE(std::equal(rest.begin(), rest.end(),
-                           losses.end() - static_cast<std::ptrdiff_t>(rest.size())));
-    EXPECT_EQ(parameters(resumed), parameters(unbroken)) << from;
-  }
+  expect_resumed_runs_continue_bit_for_bit(c);
 }
 
 TEST_F(TrainingRun, RefusesACheckpointOfOtherSettings) {

@@ -24,7 +24,8 @@ import sys
 import jinja2
 import jinja2.ext
 import jinja2.nodes
-import jinja2.sandbox
+
+import chat_templates
 
 
 class Generation(jinja2.ext.Extension):
@@ -46,17 +47,7 @@ GENERATOR = object()
 
 
 def environment():
-    def raise_exception(message):
-        raise jinja2.exceptions.TemplateError(message)
-
-    def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
-        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators,
-                          sort_keys=sort_keys)
-
-    env = jinja2.sandbox.ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
-    env.filters["tojson"] = tojson
-    env.globals["raise_exception"] = raise_exception
+    env = chat_templates.environment(Generation)
     env.globals["strftime_now"] = datetime.datetime(2024, 7, 26).strftime
     return env
 

@@ -60,7 +60,8 @@ def random_conversation(rng):
     return messages
 
 
-def environment():
+def environment(*extensions):
+    """jinja2 as transformers sets it up, with further extensions."""
     def raise_exception(message):
         raise jinja2.exceptions.TemplateError(message)
 
@@ -69,7 +70,7 @@ def environment():
                           sort_keys=sort_keys)
 
     env = jinja2.sandbox.ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols])
+        trim_blocks=True, lstrip_blocks=True, extensions=[*extensions, jinja2.ext.loopcontrols])
     env.filters["tojson"] = tojson
     env.globals["raise_exception"] = raise_exception
     env.globals["strftime_now"] = lambda form: DATE

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -72,6 +73,23 @@ class TrainingRunTest : public testing::Test {
         .on_resume = [&](const ResumePoint& point) { resumed_ = point; }};
     run_training(open_->model, adapter, records_, nullptr, c, resume, callbacks);
     return losses;
+  }
+
+  // Runs c in the folder "unbroken", with dropout, and again from each of its checkpoints at steps
+  // 4 and 8 in "resumed". REQUIRES: c.adapter_out is "unbroken".
+  void expect_resumed_runs_continue_bit_for_bit(const TrainingRunConfig& c) {
+    Adapter unbroken = new_adapter(0.1);
+    const std::vector<double> losses = run(unbroken, c);
+    for (const char* from : {"checkpoint-4", "checkpoint-8"}) {
+      Adapter resumed = new_adapter(0.1);
+      TrainingRunConfig again = c;
+      again.adapter_out = folder_ / "resumed";
+      const std::vector<double> rest = run(resumed, again, folder_ / "unbroken" / from);
+      ASSERT_FALSE(rest.empty());
+      EXPECT_TRUE(std::equal(rest.begin(), rest.end(),
+                             losses.end() - static_cast<std::ptrdiff_t>(rest.size())));
+      EXPECT_EQ(parameters(resumed), parameters(unbroken)) << from;
+    }
   }
 
   TemporaryFolder folder_;
