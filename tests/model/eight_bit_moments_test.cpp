@@ -79,11 +79,13 @@ TEST_F(EightBitMoments, TakeAQuarterOfTheMemoryOfThoseInF32) {
 
 TEST_F(EightBitMoments, AreInThePlanOfARunsMemory) {
   const WeightFiles files = WeightFiles::open(folder_ / "model");
+  ContextConfig exact;
+  exact.sub_allocate = false;
   const auto fixed_bytes = [&](MomentType type) {
     const auto adapter_of = [](Context& context, const ModelConfig& model) {
       return Adapter(context, adapter_sites(model), {.rank = 64});
     };
-    MemoryPlanner planner({.context = {.sub_allocate = false},
+    MemoryPlanner planner({.context = exact,
                            .files = &files,
                            .context_length = 0,
                            .make_adapter = adapter_of,
