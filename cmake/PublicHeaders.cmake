@@ -88,7 +88,10 @@ set(CLORA_PUBLIC_HEADERS
   model/configuration/block_spec.hpp
   model/configuration/model_config.hpp
   model/weights/weights.hpp
+  model/generation/engine.hpp
+  model/generation/generation_request.hpp
   model/generation/generator.hpp
+  model/generation/sampling_config.hpp
   model/generation/stop_filter.hpp
   model/text/chat_message.hpp
   model/text/chat_template.hpp

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "clora/lora/adapter.hpp"
+#include "clora/model/generation/generation_request.hpp"
 #include "clora/model/transformer/language_model.hpp"
 
 namespace clora {
@@ -42,14 +43,6 @@ struct GenerationConfig {
 DType kv_cache_type_of(const Context& context, std::optional<DType> wanted);
 // By its name, "f32", "bf16" or "f16"; "auto": not set. Errors: invalid_argument, with these names.
 std::optional<DType> named_kv_cache_type(std::string_view name);
-
-struct TokenLogprob {
-  std::int32_t id = 0;
-  double logprob = 0;
-};
-
-enum class FinishReason { stop, length, cancelled };
-std::string_view name_of(FinishReason reason);
 
 struct Generation {
   std::vector<std::int32_t> ids;

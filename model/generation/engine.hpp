@@ -1,0 +1,88 @@
+// Engine: generation for many requests at once from one model, each with its own adapters, length
+// and sampling.
+//
+// The caller submits requests and runs step() in a loop. Each step processes one token of every
+// running sequence and, within a budget of tokens, chunks of new prompts, as one recorded batch;
+// events then report what was generated. Keys and values are kept in pages of positions, which
+// sequences with the same adapter and the same first tokens share. Requests are admitted in the
+// order of their arrival; if the cache is full, the latest sequence gives its pages back and is
+// computed again later.
+//
+// Threads: submit(), cancel() and statistics() from any thread; everything else one at a time. Must
+// not outlive the model.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "clora/lora/adapter.hpp"
+#include "clora/model/generation/generation_request.hpp"
+#include "clora/model/transformer/language_model.hpp"
+
+namespace clora {
+
+class Tokenizer;
+
+struct EngineConfig {
+  std::int64_t max_sequences = 8;     // that run at once
+  std::int64_t max_positions = 4096;  // of one sequence: prompt and reply
+  // Positions of the KV cache, for all sequences; 0: max_sequences * max_positions.
+  std::int64_t cache_positions = 0;
+  std::int64_t step_tokens = 512;        // budget of one step: rows of replies and of prompts
+  std::optional<DType> cache_type = {};  // kv_cache_type_of()
+  // Part of the base model of every request; or null. All kinds of adapters are possible.
+  const Adapter* base_adapter = nullptr;
+  // Adapters of requests: how many different ones may be on the device at once, and the largest
+  // rank; 0: requests have none.
+  std::int64_t device_adapters = 0;
+  std::int64_t max_rank = 0;
+  // For texts in events and for stop texts; or null: requests have no stop texts, and events only
+  // ids. Must outlive the engine.
+  const Tokenizer* tokenizer = nullptr;
+};
+
+struct EngineStatistics {
+  std::int64_t running = 0, waiting = 0;   // requests
+  std::int64_t pages = 0, used_pages = 0;  // of the cache; used: by a running sequence
+  std::int64_t cached_pages = 0;           // not used, but kept for a shared prefix
+  std::uint64_t prompt_tokens = 0, cached_prompt_tokens = 0, generated_tokens = 0;
+  std::uint64_t draft_tokens = 0, accepted_draft_tokens = 0;
+  std::uint64_t preemptions = 0;
+  std::uint64_t steps = 0;
+};
+
+class Engine {
+ public:
+  // Errors: out_of_memory, with the size that the cache needs; invalid_argument.
+  Engine(LanguageModel& model, const EngineConfig& config);
+  ~Engine();
+
+  // Makes an adapter available to requests by its name; a name that exists is replaced for later
+  // requests. The matrices are copied. Errors: invalid_argument if it has a larger rank than
+  // EngineConfig::max_rank, or what adapters in one batch cannot have (DoRA, experts).
+  void add_adapter(const std::string& name, const Adapter& adapter);
+  // Requests that use it go on. Errors: invalid_argument if there is none of that name.
+  void remove_adapter(const std::string& name);
+
+  // Errors: invalid_argument, naming the field.
+  RequestId submit(GenerationRequest request);
+  // No effect if it has finished. Its last event has the reason cancelled.
+  void cancel(RequestId request);
+
+  // Runs one step, if there is a request. Returns the events, in the order of submission. Errors:
+  // those of the device; all requests are then lost, with events at the next call.
+  std::vector<GenerationEvent> step();
+  bool is_idle() const;
+
+  EngineStatistics statistics() const;
+  const EngineConfig& config() const noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace clora

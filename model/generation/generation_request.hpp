@@ -1,0 +1,61 @@
+// GenerationRequest: what an Engine generates for one request, and the events that report it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "clora/model/generation/sampling_config.hpp"
+
+namespace clora {
+
+class TokenGrammar;
+
+enum class FinishReason { stop, length, cancelled };
+std::string_view name_of(FinishReason reason);
+
+// An adapter of the engine by its name.
+struct AdapterUse {
+  std::string name;
+  double scale = 1;  // of its term, besides alpha / rank
+};
+
+struct GenerationRequest {
+  std::vector<std::int32_t> prompt = {};  // not empty
+  std::int64_t max_tokens = 256;          // lowered to what fits
+  SamplingConfig sampling = {};
+  std::vector<AdapterUse> adapters = {};             // none, one, or two, whose terms are added
+  std::vector<std::int32_t> end_ids = {};            // stop tokens, which are not returned
+  std::vector<std::string> stop_texts = {};          // end the reply before the first of them
+  std::shared_ptr<const TokenGrammar> grammar = {};  // what the reply must match; or null
+  // Most tokens that are guessed from earlier ones and verified in a step; 0: none. The reply is
+  // the same.
+  std::int64_t draft_tokens = 0;
+};
+
+using RequestId = std::uint64_t;
+
+struct GeneratedToken {
+  std::int32_t id = 0;
+  double logprob = 0;                           // if requested
+  std::vector<TokenLogprob> top_logprobs = {};  // if requested
+};
+
+// What one step yields for one request. The last event of a request has a finish reason or an
+// error.
+struct GenerationEvent {
+  RequestId request = 0;
+  std::vector<GeneratedToken> tokens = {};
+  std::string text = {};  // complete characters that no stop text can remove any more
+  std::optional<FinishReason> finish_reason = {};
+  std::string error = {};  // what failed, if the request did; nothing else is set
+  // With the last event.
+  std::int64_t prompt_tokens = 0;
+  std::int64_t cached_tokens = 0;  // of the prompt, whose keys and values were in the cache
+  std::int64_t generated_tokens = 0;
+};
+
+}  // namespace clora
