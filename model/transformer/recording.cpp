@@ -55,35 +55,52 @@ Tensor Recording::norm(const Tensor& x, const NormWeights& weights, std::string_
   return y;
 }
 
-Tensor Recording::first_of(std::int64_t window) {
-  if (window == 0) return options_.rows.first;
-  const auto known = std::ranges::find(windows_, window, &Window::window);
+Tensor Recording::first_of(RowsOf of, std::int64_t window) {
+  const bool is_of_pass = of == RowsOf::pass;
+  const Tensor& all = is_of_pass ? options_.rows.first : options_.places.first;
+  const Tensor& last = is_of_pass ? options_.rows.last : options_.places.last;
+  if (window == 0) return all;
+  const auto known = std::ranges::find_if(
+      windows_, [&](const Window& each) { return each.of == of && each.window == window; });
   if (known != windows_.end()) return known->first;
   // Not a temporary: decoding in one launch reads it by its address, which one has after seal().
-  const Tensor first = batch_.context().allocate({rows_}, DType::i32, MemoryTag::activations);
-  record_attention_window(batch_, first, options_.rows.first, options_.rows.last, window);
-  windows_.push_back({window, first});
+  const Tensor first = batch_.context().allocate(all.shape(), DType::i32, MemoryTag::activations);
+  record_attention_window(batch_, first, all, last, window);
+  windows_.push_back({of, window, first});
   return first;
 }
 
-Tensor Recording::order_of(std::int64_t window, const Tensor& first,
+Tensor Recording::order_of(RowsOf of, std::int64_t window, const KeyRanges& ranges,
                            const AttentionLayerSpec& spec) {
   const auto known = std::ranges::find_if(orders_, [&](const Order& each) {
-    return each.window == window && each.heads == spec.heads && each.head_dim == spec.head_dim;
+    return each.of == of && each.window == window && each.heads == spec.heads &&
+           each.head_dim == spec.head_dim;
   });
   if (known != orders_.end()) return known->order;
   const Tensor order =
-      record_attention_order(batch_, first, options_.rows.last, spec.heads, spec.head_dim);
-  orders_.push_back({window, spec.heads, spec.head_dim, order});
+      record_attention_order(batch_, ranges.first, ranges.last, spec.heads, spec.head_dim);
+  orders_.push_back({of, window, spec.heads, spec.head_dim, order});
   return order;
 }
 
-Recording::KeyRanges Recording::key_ranges(const AttentionLayerSpec& spec) {
+Recording::KeyRanges Recording::key_ranges(const AttentionLayerSpec& spec, RowsOf of) {
   const std::int64_t window = spec.window.value_or(0);
-  const Tensor first = first_of(window);
-  double keys = options_.rows.keys_per_row;
-  if (window > 0) keys = std::min(keys, static_cast<double>(window));
-  return {first, options_.rows.last, order_of(window, first, spec), keys};
+  KeyRanges ranges{first_of(of, window),
+                   of == RowsOf::pass ? options_.rows.last : options_.places.last,
+                   {},
+                   options_.rows.keys_per_row};
+  if (window > 0) ranges.keys_per_row = std::min(ranges.keys_per_row, static_cast<double>(window));
+  const bool is_paged = of == RowsOf::pass && !options_.caches.empty();
+  if (!is_paged) ranges.order = order_of(of, window, ranges, spec);
+  return ranges;
+}
+
+Recording::KeyRanges Recording::key_ranges(const AttentionLayerSpec& spec) {
+  return key_ranges(spec, RowsOf::pass);
+}
+
+Recording::KeyRanges Recording::prompt_key_ranges(const AttentionLayerSpec& spec) {
+  return key_ranges(spec, RowsOf::prompts);
 }
 
 Tensor Recording::rope_table(const RopeSpec& rope) {
