@@ -21,6 +21,8 @@ namespace {
 // A step takes longer than this if a grid barrier fails (cl/grid_barrier*.clh).
 constexpr double kLateSeconds = 0.5;
 
+constexpr std::size_t kStagingBytes = 3 * sizeof(SampleSettings);
+
 // The choice of the next token, recorded once for each number of alternatives.
 struct RecordedSampler {
   Batch batch;
@@ -60,10 +62,14 @@ std::optional<DType> named_kv_cache_type(std::string_view name) {
 struct Generator::Impl {
   Impl(LanguageModel& m, const Adapter* a, std::int64_t positions, DType cache_type);
 
-  void upload_settings(std::span<const std::int32_t> prompt, const GenerationConfig& config);
+  void upload_counts(std::span<const std::int32_t> prompt);
   void check_prompt(std::span<const std::int32_t> prompt) const;
   RecordedSampler& sampler(const GenerationConfig& config);
   RecordedSampler record_sampler(std::int64_t top_logprobs, bool with_logprobs);
+  // Enqueues the draw of token number `step`.
+  void sample(RecordedSampler& sampler, const GenerationConfig& config, std::uint32_t step);
+  // Host memory for the token, then for the settings of two steps: one upload may be in progress.
+  std::span<std::byte> staging() const;
   // Whether the next step is enqueued before the previous token has been read: otherwise a GPU
   // would idle while the host processes the token. If the token is the last one, the extra step has
   // no effect: cache rows after the end are overwritten. False if more than the token is read.
@@ -80,9 +86,10 @@ struct Generator::Impl {
   Context& context;
   CachedForward forward;
   std::shared_ptr<Arena> arena = std::make_shared<Arena>();
-  Tensor seen, settings, logprob;
-  HostHold<std::array<std::int32_t, 1>> token_on_host;
-  std::unique_ptr<PinnedMemory> pinned_token;  // GPUs only, so that transfers do not block the host
+  Tensor counts, settings, logits, logprob;
+  HostHold<std::array<std::byte, kStagingBytes>> plain_staging;
+  std::unique_ptr<PinnedMemory> pinned_staging;      // GPUs only: transfers do not block the host
+  Fence settings_upload;                             // the last one
   std::map<std::int64_t, RecordedSampler> samplers;  // by top_logprobs; -1: no log-probabilities
 };
 
@@ -91,13 +98,14 @@ Generator::Impl::Impl(LanguageModel& m, const Adapter* a, std::int64_t positions
       adapter(a),
       context(m.context()),
       forward(m, a, positions, cache_type),
-      token_on_host(context) {
+      plain_staging(context) {
   if (context.device().kind == DeviceKind::gpu) {
-    pinned_token = std::make_unique<PinnedMemory>(context, sizeof(std::int32_t));
+    pinned_staging = std::make_unique<PinnedMemory>(context, kStagingBytes);
   }
   const std::int64_t vocabulary = model.config().vocabulary;
-  seen = context.allocate({vocabulary}, DType::u8, MemoryTag::activations);
-  settings = context.allocate({8}, DType::u32, MemoryTag::activations);
+  logits = forward.logits().slice(0, {1, vocabulary}, DType::f32);
+  counts = context.allocate({1, vocabulary}, DType::u32, MemoryTag::activations);
+  settings = context.allocate({1, kSampleSettingWords}, DType::u32, MemoryTag::activations);
   logprob = context.allocate({1}, DType::f32, MemoryTag::activations);
 }
 
@@ -112,32 +120,45 @@ void Generator::Impl::check_prompt(std::span<const std::int32_t> prompt) const {
   }
 }
 
-void Generator::Impl::upload_settings(std::span<const std::int32_t> prompt,
-                                      const GenerationConfig& config) {
-  const SampleSettings sample{.temperature = static_cast<float>(config.temperature),
+void Generator::Impl::upload_counts(std::span<const std::int32_t> prompt) {
+  const auto of_prompt = token_counts(model.config().vocabulary, prompt);
+  context.write(counts, std::as_bytes(std::span(of_prompt)));
+}
+
+std::span<std::byte> Generator::Impl::staging() const {
+  return pinned_staging != nullptr ? pinned_staging->bytes() : std::span(*plain_staging);
+}
+
+void Generator::Impl::sample(RecordedSampler& sampler, const GenerationConfig& config,
+                             std::uint32_t step) {
+  // An extra step of the last generation may still be uploading. Later ones: runs_ahead().
+  if (step == 0) settings_upload.wait();
+  const SampleSettings values{.temperature = static_cast<float>(config.temperature),
                               .top_k = static_cast<std::int32_t>(config.top_k),
                               .top_p = static_cast<float>(config.top_p),
                               .min_p = static_cast<float>(config.min_p),
                               .repetition_penalty = static_cast<float>(config.repetition_penalty),
-                              .seed = config.seed};
-  context.write(settings, std::as_bytes(std::span(&sample, 1)));
-  std::vector<std::uint8_t> marks(static_cast<std::size_t>(model.config().vocabulary));
-  for (const std::int32_t id : prompt) marks[static_cast<std::size_t>(id)] = 1;
-  context.write(seen, std::as_bytes(std::span(marks)));
+                              .seed = config.seed,
+                              .step = step};
+  const std::size_t at = (1 + step % 2) * sizeof values;
+  const std::span<std::byte> bytes = staging().subspan(at, sizeof values);
+  std::memcpy(bytes.data(), &values, sizeof values);
+  settings_upload = context.write_async(settings, bytes);
+  sampler.batch.submit();
 }
 
 RecordedSampler Generator::Impl::record_sampler(std::int64_t count, bool with_logprobs) {
   RecordedSampler recorded{.batch = Batch(context, arena)};
-  record_sample(recorded.batch, forward.token(), seen, settings, forward.logits());
+  record_sample(recorded.batch, forward.token(), settings, logits, {.counts = counts});
   if (with_logprobs) {
     if (count > 0) {
-      recorded.top_ids = context.allocate({count}, DType::i32, MemoryTag::activations);
-      recorded.top_logprobs = context.allocate({count}, DType::f32, MemoryTag::activations);
+      recorded.top_ids = context.allocate({1, count}, DType::i32, MemoryTag::activations);
+      recorded.top_logprobs = context.allocate({1, count}, DType::f32, MemoryTag::activations);
     }
     record_logprobs(
         recorded.batch,
         {.logprob = logprob, .top_ids = recorded.top_ids, .top_logprobs = recorded.top_logprobs},
-        forward.logits(), forward.token());
+        logits, forward.token());
   }
   recorded.batch.seal();
   return recorded;
@@ -157,9 +178,7 @@ bool Generator::Impl::runs_ahead(const GenerationConfig& config) const {
 
 std::int32_t Generator::Impl::read_token(const std::function<void()>& then) {
   const auto begin = std::chrono::steady_clock::now();
-  const std::span<std::byte> bytes = pinned_token != nullptr
-                                         ? pinned_token->bytes()
-                                         : std::as_writable_bytes(std::span(*token_on_host));
+  const std::span<std::byte> bytes = staging().first(sizeof(std::int32_t));
   if (then) {
     const Fence read = context.read_async(forward.token(), bytes);
     then();
@@ -216,7 +235,7 @@ Generation Generator::generate(std::span<const std::int32_t> prompt, const Gener
   const auto length = static_cast<std::int64_t>(prompt.size());
   const std::int64_t most = std::min(config.max_tokens, impl.forward.max_positions() - length);
   RecordedSampler& sampler = impl.sampler(config);
-  impl.upload_settings(prompt, config);
+  if (config.repetition_penalty != 1) impl.upload_counts(prompt);
   impl.forward.record_step();
 
   Generation generation;
@@ -226,14 +245,14 @@ Generation Generator::generate(std::span<const std::int32_t> prompt, const Gener
     generation.prompt_seconds = seconds_since(begin);
     return generation;
   }
-  sampler.batch.submit();
+  impl.sample(sampler, config, 0);
   auto prompt_end = begin;
   const bool ahead = impl.runs_ahead(config);
   for (std::int64_t n = 0; n < most; ++n) {
     const auto go_on = [&] {
       if (n + 1 >= most) return;
       impl.forward.step(length + n);
-      sampler.batch.submit();
+      impl.sample(sampler, config, static_cast<std::uint32_t>(n + 1));
     };
     const std::int32_t id = impl.read_token(ahead ? go_on : std::function<void()>());
     if (id == kNoToken) impl.fail_at_logits(prompt.size() + generation.ids.size());

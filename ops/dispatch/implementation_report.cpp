@@ -167,7 +167,7 @@ class TypicalOps {
                     f32({1}));
   }
   void sample() {
-    record_sample(batch_, i32(1), tensor({V}, DType::u8), tensor({8}, DType::u32), f32({V}));
+    record_sample(batch_, i32(1), tensor({1, kSampleSettingWords}, DType::u32), f32({1, V}));
   }
 
  private:
