@@ -93,7 +93,8 @@ bool Scheduler::may_draw(const Sequence& sequence) const {
 
 Chunk Scheduler::decoding_chunk(Sequence& sequence, std::int64_t rows,
                                 const Drafting& drafting) const {
-  Chunk chunk{.sequence = &sequence, .begin = sequence.computed, .count = 1, .draws = true};
+  Chunk chunk{
+      .sequence = &sequence, .begin = sequence.computed, .count = 1, .draws = true, .drafts = {}};
   if (!drafting || sequence.pending > 0) return chunk;
   chunk.drafts = drafting(sequence);
   const std::int64_t most = std::min({rows, longest() - sequence.computed,
@@ -160,7 +161,9 @@ void Scheduler::plan_prompts(StepPlan& plan, std::int64_t rows) {
     plan.prompts.push_back({.sequence = sequence.get(),
                             .begin = sequence->computed,
                             .count = count,
-                            .draws = count == sequence->remaining()});
+                            .draws = count == sequence->remaining(),
+                            .drafts = {},
+                            .is_first = !was_running});
     rows -= count;
   }
 }
@@ -184,7 +187,7 @@ void Scheduler::advance(StepPlan& plan) {
     for (const Chunk& chunk : *chunks) {
       Sequence& sequence = *chunk.sequence;
       sequence.computed += chunk.count - std::ssize(chunk.drafts);
-      if (chunk.draws) sequence.pending = 1;
+      if (chunk.draws) ++sequence.pending;
       publish(sequence);
     }
   }

@@ -17,7 +17,7 @@ struct Sequence {
   RequestId id = 0;
   GenerationRequest request = {};
   std::vector<std::int32_t> tokens = {};  // the prompt, and the reply as far as it is read
-  std::int64_t pending = 0;               // 0 or 1
+  std::int64_t pending = 0;               // 0, 1 or 2
   std::int64_t computed = 0;
   std::int64_t cached_tokens = 0;  // of the prompt, when it was first admitted
   Digest prefix_seed = {};         // of what keys and values depend on besides the tokens

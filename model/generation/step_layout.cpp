@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <iterator>
 
 #include "runtime/integer_sizes.hpp"
 
@@ -146,6 +147,14 @@ void StepLayout::add_outputs(const Chunk& chunk, std::int64_t begin) {
   for (std::int64_t i = 0; i <= drafts; ++i) {
     outputs_.push_back({chunk.sequence, drawn + i, begin + chunk.count - 1 - drafts + i});
   }
+}
+
+std::vector<const Chunk*> StepLayout::drawing() const {
+  std::vector<const Chunk*> chunks;
+  for (const std::vector<const Chunk*>* all : {&paged_, &prompts_}) {
+    std::ranges::copy_if(*all, std::back_inserter(chunks), &Chunk::draws);
+  }
+  return chunks;
 }
 
 void StepLayout::count_keys() {

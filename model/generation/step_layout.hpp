@@ -36,6 +36,8 @@ class StepLayout {
   const StepShape& shape() const noexcept { return shape_; }
   // Those of decoding chunks in their order, each with its drafts; then those of prompts.
   const std::vector<Output>& outputs() const noexcept { return outputs_; }
+  // The chunks that draw, in the order of their outputs.
+  std::vector<const Chunk*> drawing() const;
   void fill(const PagedForward::Staged& staged, std::int64_t page_positions) const;
 
  private:

@@ -16,7 +16,6 @@
 #include "clora/lora/adapter.hpp"
 #include "clora/model/transformer/language_model.hpp"
 #include "model/transformer/step_inputs.hpp"
-#include "runtime/memory/host_hold.hpp"
 #include "runtime/memory/pinned_memory.hpp"
 
 namespace clora {
@@ -63,7 +62,6 @@ class PagedForward {
   bool gave_up(const StepShape& shape) const;
 
  private:
-  using Staging = std::vector<std::int32_t>;
   struct Recorded {
     Recorded(Context& context, const StepShape& shape, const TableShape& tables,
              std::shared_ptr<Arena> arena);
@@ -71,12 +69,11 @@ class PagedForward {
     StepInputs inputs;
     Batch batch;
     Tensor grid_barrier;  // of a step in one launch (ops/decode/decode_layers.hpp), else empty
-    std::array<HostHold<Staging>, 2> staging;  // alternating: one upload may still be in progress
-    std::array<std::unique_ptr<PinnedMemory>, 2> pinned;  // GPUs only, in their place
+    std::array<PinnedMemory, 2> staging;  // alternating: one upload may still be in progress
     std::array<Fence, 2> uploads;
     std::size_t turn = 0;
 
-    std::span<std::int32_t> words();
+    std::span<std::int32_t> words() const;
   };
 
   void allocate_caches();
