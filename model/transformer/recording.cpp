@@ -8,13 +8,28 @@
 #include "clora/ops/quant/quantise.hpp"
 #include "clora/ops/rowwise/cast.hpp"
 #include "model/configuration/experts_layer.hpp"
+#include "model/transformer/adapter_stacks.hpp"
 #include "model/transformer/norm.hpp"
 #include "ops/activations.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
+namespace {
+
+void require_row_groups(const RecordingOptions& options, std::int64_t rows) {
+  if (options.stacks == nullptr) return;
+  require(
+      !options.trains && options.policy.feed_forward_rows == 0,
+      "recording: rows have adapters of their own only in a pass without a backward and without "
+      "tiles of feed-forward rows");
+  require_tensor("recording", "row_groups", options.row_groups, {rows, kRowGroupWords}, DType::u32);
+}
+
+}  // namespace
 
 Recording::Recording(LanguageModel& model, Batch& batch, const RecordingOptions& options)
     : model_(model), batch_(batch), options_(options), rows_(options.rows.positions.elements()) {
+  require_row_groups(options, rows_);
   if (!options.casts_adapter || options.adapter == nullptr) return;
   if (!reads_bf16_adapter(batch.context())) return;
   const Tensor& parameters = options.adapter->parameters();
@@ -111,6 +126,10 @@ Tensor Recording::key_rope_table(const RopeSpec& rope) { return rope_table(of_ke
 
 AdaptedLinear Recording::adapted(const LinearLayer& layer) {
   AdaptedLinear linear{.layer = &layer};
+  if (options_.stacks != nullptr) {
+    linear.lora = options_.stacks->weights(layer.path, options_.row_groups);
+    if (!linear.lora.empty()) return linear;
+  }
   if (options_.adapter == nullptr) return linear;
   linear.lora = options_.adapter->weights(layer.path, bf16_adapter_);
   if (!options_.trains) return linear;

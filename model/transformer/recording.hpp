@@ -19,6 +19,8 @@
 
 namespace clora {
 
+class AdapterStacks;
+
 // Per-row inputs of a pass, on the device, each [T] i32 (model/data/packing.hpp).
 struct RowInputs {
   Tensor positions, first, last;
@@ -30,10 +32,16 @@ struct RowInputs {
 using CacheTensors = std::vector<Tensor>;
 
 struct RecordingOptions {
-  RowInputs rows;
+  RowInputs rows = {};
   std::int64_t positions = 0;  // P: every position is below it
   DType type = DType::f32;     // of activations that products read
   const Adapter* adapter = nullptr;
+  // The adapters of rows, and which rows have which: [T, 4], row_group_table()
+  // (ops/gemm/epilogue.hpp) with the slots of the stacks. Or null and empty. A layer that has a
+  // stack does not get `adapter`. REQUIRES: the pass does not train and has no tiles of
+  // feed-forward rows.
+  const AdapterStacks* stacks = nullptr;
+  Tensor row_groups = {};
   // Of each sub-layer that has one, read and written; empty: rows depend on each other only.
   std::span<const CacheTensors> caches = {};
   CachePlaces places = {};  // REQUIRES: given if there are caches
