@@ -331,7 +331,8 @@ TEST(GrammarSchema, RefusesSchemasThatNoValueMatches) {
         R"({"items":{"$ref":"#"},"minItems":1})"}) {
     CLORA_EXPECT_ERROR(schema_grammar(schema), ErrorCode::unsupported, "no text does");
   }
-  for (const char* schema : {R"({"$ref":"#"})", R"({"anyOf":[{"$ref":"#"},{"type":"null"}]})",
+  for (const char* schema : {R"({"$ref":"#"})", R"({"allOf":[{"$ref":"#"}]})",
+                             R"({"anyOf":[{"$ref":"#"},{"type":"null"}]})",
                              R"({"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},)"
                              R"("b":{"$ref":"#/$defs/a"}}})"}) {
     CLORA_EXPECT_ERROR(schema_grammar(schema), ErrorCode::unsupported,

@@ -67,7 +67,7 @@ class DepthSearch {
 
 }  // namespace
 
-Automaton::Automaton(const RuleSet& rules, const Limits& limits) {
+Automaton::Automaton(const RuleSet& rules, const GrammarLimits& limits) {
   require(rules.rules.size() <= limits.rules, "grammar: at most {} rules are supported, got {}",
           limits.rules, rules.rules.size());
   std::size_t work = 0;
@@ -77,7 +77,7 @@ Automaton::Automaton(const RuleSet& rules, const Limits& limits) {
   find_character_runs(rules.characters);
 }
 
-void Automaton::add_rule(const Rule& rule, const Limits& limits, std::size_t& work) {
+void Automaton::add_rule(const Rule& rule, const GrammarLimits& limits, std::size_t& work) {
   const auto base = static_cast<StateId>(states_.size());
   starts_.push_back(base);
   const Nfa nfa(rule, limits);
@@ -148,7 +148,8 @@ void Automaton::refuse_left_recursion(const RuleSet& rules) const {
   const auto left = std::ranges::find_if(open, [](std::size_t count) { return count > 0; });
   if (left == open.end()) return;
   fail(ErrorCode::unsupported,
-       "grammar: {} must not begin with itself, directly or through others; put what differs first",
+       "grammar: the rule {} must not begin with itself, directly or through others; put what "
+       "differs first",
        rules.rules[static_cast<std::size_t>(left - open.begin())].name);
 }
 
@@ -160,7 +161,8 @@ void Automaton::remove_endless(const RuleSet& rules) {
   const std::vector<std::uint32_t> depths = depths_to_end();
   if (depths[starts_[0]] >= kEndless) {
     fail(ErrorCode::unsupported,
-         "grammar: {} must match a finite text that nests at most {} levels, and no text does; "
+         "grammar: the rule {} must match a finite text that nests at most {} levels, and no text "
+         "does; "
          "check for a recursion without an end and for parts that exclude each other",
          rules.rules[0].name, kMaxDepth);
   }

@@ -32,7 +32,7 @@ class Automaton {
  public:
   // Errors: unsupported, naming the rule, if it begins with itself, or if no finite text matches;
   // invalid_argument beyond a limit.
-  explicit Automaton(const RuleSet& rules, const Limits& limits = {});
+  explicit Automaton(const RuleSet& rules, const GrammarLimits& limits = {});
 
   std::size_t size() const { return states_.size(); }
   StateId start() const { return starts_[0]; }
@@ -63,7 +63,7 @@ class Automaton {
     bool accepts = false, has_ended = false, is_in_fragment = false;
   };
 
-  void add_rule(const Rule& rule, const Limits& limits, std::size_t& work);
+  void add_rule(const Rule& rule, const GrammarLimits& limits, std::size_t& work);
   void refuse_left_recursion(const RuleSet& rules) const;
   std::vector<bool> states_that_may_be_empty() const;
   std::vector<std::uint32_t> depths_to_end() const;

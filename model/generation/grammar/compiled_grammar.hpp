@@ -5,15 +5,15 @@
 #include "model/generation/grammar/automaton.hpp"
 #include "model/generation/grammar/mask_cache.hpp"
 
-namespace clora {
+namespace clora::grammar {
 
-struct TokenGrammar::Compiled {
-  Compiled(const grammar::RuleSet& rules, const GrammarVocabulary& tokens)
+struct CompiledGrammar {
+  CompiledGrammar(const RuleSet& rules, const GrammarVocabulary& tokens)
       : vocabulary(tokens), automaton(rules), masks(automaton, vocabulary.trie()) {}
 
   const GrammarVocabulary vocabulary;
-  const grammar::Automaton automaton;
-  grammar::MaskCache masks;
+  const Automaton automaton;
+  MaskCache masks;
 };
 
-}  // namespace clora
+}  // namespace clora::grammar

@@ -13,8 +13,8 @@ using Edge = Nfa::Edge;
 
 class Construction {
  public:
-  Construction(const Nfa& nfa, const Rule& rule, const Limits& limits, std::size_t max_states,
-               std::size_t& work)
+  Construction(const Nfa& nfa, const Rule& rule, const GrammarLimits& limits,
+               std::size_t max_states, std::size_t& work)
       : nfa_(nfa),
         rule_(rule),
         limits_(limits),
@@ -31,10 +31,10 @@ class Construction {
  private:
   void spend(std::size_t amount) {
     work_ += amount;
-    require(
-        work_ <= limits_.work,
-        "grammar: {} takes more than {} steps to compile; use simpler patterns, or fewer values",
-        rule_.name, limits_.work);
+    require(work_ <= limits_.work,
+            "grammar: the rule {} takes more than {} steps to compile; use simpler patterns, or "
+            "fewer values",
+            rule_.name, limits_.work);
   }
 
   // The states that are reached over empty edges, without those that have only such edges.
@@ -61,10 +61,11 @@ class Construction {
     const auto [at, is_new] =
         ids_.emplace(closure(std::move(states)), static_cast<StateId>(subsets_.size()));
     if (is_new) {
-      require(subsets_.size() < max_states_,
-              "grammar: the rules must have at most {} states, got more with {}; allow fewer "
-              "values, or shorter ones",
-              limits_.states, rule_.name);
+      require(
+          subsets_.size() < max_states_,
+          "grammar: the rules must have at most {} states, got more with the rule {}; allow fewer "
+          "values, or shorter ones",
+          limits_.states, rule_.name);
       subsets_.push_back(&at->first);
       states_.emplace_back().accepts = std::ranges::binary_search(at->first, nfa_.end());
     }
@@ -125,7 +126,7 @@ class Construction {
 
   const Nfa& nfa_;
   const Rule& rule_;
-  const Limits& limits_;
+  const GrammarLimits& limits_;
   std::size_t max_states_;
   std::size_t& work_;
   std::vector<std::size_t> visited_;  // by state: the last closure that has it
@@ -137,8 +138,9 @@ class Construction {
 
 }  // namespace
 
-std::vector<DeterministicState> determinise(const Nfa& nfa, const Rule& rule, const Limits& limits,
-                                            std::size_t max_states, std::size_t& work) {
+std::vector<DeterministicState> determinise(const Nfa& nfa, const Rule& rule,
+                                            const GrammarLimits& limits, std::size_t max_states,
+                                            std::size_t& work) {
   return Construction(nfa, rule, limits, max_states, work).run();
 }
 

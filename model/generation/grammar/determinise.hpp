@@ -17,7 +17,8 @@ struct DeterministicState {
 
 // `work` counts the elements of the subsets, over all rules. Errors: invalid_argument if `work`
 // exceeds its limit, or the states max_states.
-std::vector<DeterministicState> determinise(const Nfa& nfa, const Rule& rule, const Limits& limits,
-                                            std::size_t max_states, std::size_t& work);
+std::vector<DeterministicState> determinise(const Nfa& nfa, const Rule& rule,
+                                            const GrammarLimits& limits, std::size_t max_states,
+                                            std::size_t& work);
 
 }  // namespace clora::grammar

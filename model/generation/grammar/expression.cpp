@@ -5,10 +5,10 @@
 namespace clora::grammar {
 namespace {
 
-using Kind = Expression::Kind;
+using Kind = RuleExpression::Kind;
 
-ExpressionPtr made(Expression expression) {
-  return std::make_shared<const Expression>(std::move(expression));
+ExpressionPtr made(RuleExpression expression) {
+  return std::make_shared<const RuleExpression>(std::move(expression));
 }
 
 }  // namespace
@@ -53,7 +53,7 @@ ExpressionPtr list(std::vector<ExpressionPtr> parts, ExpressionPtr rest, Express
 
 ExpressionPtr ordered(const std::vector<OrderedPart>& parts, ExpressionPtr rest,
                       ExpressionPtr separator) {
-  Expression result{
+  RuleExpression result{
       .kind = Kind::ordered, .rest = std::move(rest), .separator = std::move(separator)};
   for (const OrderedPart& part : parts) {
     result.parts.push_back(part.part);

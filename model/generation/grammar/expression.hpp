@@ -1,4 +1,4 @@
-// Expression: the right side of a grammar's rule, as a tree over bytes. RuleSet: the rules.
+// RuleExpression: the right side of a grammar's rule, as a tree over bytes. RuleSet: the rules.
 //
 // Expressions are immutable and shared; the functions below build them. Text is UTF-8, which the
 // builders of code_points.hpp keep valid.
@@ -17,10 +17,10 @@ namespace clora::grammar {
 using RuleId = std::uint32_t;
 inline constexpr std::size_t kUnbounded = std::numeric_limits<std::size_t>::max();
 
-struct Expression;
-using ExpressionPtr = std::shared_ptr<const Expression>;
+struct RuleExpression;
+using ExpressionPtr = std::shared_ptr<const RuleExpression>;
 
-struct Expression {
+struct RuleExpression {
   enum class Kind {
     nothing,   // matches no text
     range,     // one byte in [first, last]

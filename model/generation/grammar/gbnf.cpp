@@ -27,7 +27,7 @@ int hex_value(char c) {
 
 class GbnfParser {
  public:
-  GbnfParser(std::string_view text, const Limits& limits) : text_(text), limits_(limits) {}
+  GbnfParser(std::string_view text, const GrammarLimits& limits) : text_(text), limits_(limits) {}
 
   RuleSet parse() {
     (void)id_of("root");
@@ -240,7 +240,7 @@ class GbnfParser {
   }
 
   std::string_view text_;
-  const Limits& limits_;
+  const GrammarLimits& limits_;
   std::size_t at_ = 0, depth_ = 0;
   std::map<std::string, RuleId> ids_;
   RuleSet set_;
@@ -248,7 +248,7 @@ class GbnfParser {
 
 }  // namespace
 
-RuleSet rules_of_gbnf(std::string_view text, const Limits& limits) {
+RuleSet rules_of_gbnf(std::string_view text, const GrammarLimits& limits) {
   require(text.size() <= limits.source_bytes, "grammar: at most {} bytes are supported, got {}",
           limits.source_bytes, text.size());
   return GbnfParser(text, limits).parse();

@@ -13,6 +13,6 @@
 namespace clora::grammar {
 
 // The rule `root` is rule 0. Errors: invalid_argument, "grammar: line N: ...".
-RuleSet rules_of_gbnf(std::string_view text, const Limits& limits = {});
+RuleSet rules_of_gbnf(std::string_view text, const GrammarLimits& limits = {});
 
 }  // namespace clora::grammar

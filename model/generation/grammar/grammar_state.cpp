@@ -13,14 +13,14 @@ using grammar::Positions;
 using grammar::Stacks;
 
 struct GrammarState::Progress {
-  std::shared_ptr<const TokenGrammar> grammar;
+  std::shared_ptr<const TokenGrammar> of;
   std::vector<std::int32_t> end_ids;
   Stacks stacks;
   Positions positions;  // not expanded
   bool is_complete = false;
   bool has_ended = false;  // by an end token
 
-  TokenGrammar::Compiled& compiled() const { return *grammar->compiled_; }
+  grammar::CompiledGrammar& compiled() const { return *of->compiled_; }
   bool is_end(std::int32_t id) const { return std::ranges::find(end_ids, id) != end_ids.end(); }
 
   // Takes over positions, whose frames are in `from`.
@@ -72,10 +72,10 @@ void GrammarState::Progress::add_tokens_after(const Position& position, Stacks& 
   for (const Position& next : returned.list) add_tokens_after(next, frames, walk, mask);
 }
 
-GrammarState::GrammarState(std::shared_ptr<const TokenGrammar> grammar,
+GrammarState::GrammarState(std::shared_ptr<const TokenGrammar> of,
                            std::optional<std::vector<std::int32_t>> end_ids) {
-  require(grammar != nullptr, "grammar: a grammar is needed, got none");
-  const TokenGrammar::Compiled& compiled = *grammar->compiled_;
+  require(of != nullptr, "grammar: a grammar is needed, got none");
+  const grammar::CompiledGrammar& compiled = *of->compiled_;
   const GrammarVocabulary& vocabulary = compiled.vocabulary;
   if (!end_ids) end_ids = vocabulary.end_ids();
   for (const std::int32_t id : *end_ids) {
@@ -84,7 +84,7 @@ GrammarState::GrammarState(std::shared_ptr<const TokenGrammar> grammar,
   }
   Stacks stacks(compiled.automaton);
   progress_ = std::make_unique<Progress>(
-      Progress{std::move(grammar), std::move(*end_ids), stacks, {}, false, false});
+      Progress{std::move(of), std::move(*end_ids), stacks, {}, false, false});
   Positions start;
   stacks.add({compiled.automaton.start(), Stacks::kBottom}, start);
   progress_->move_to(stacks, std::move(start));
@@ -101,14 +101,14 @@ GrammarState& GrammarState::operator=(const GrammarState& other) {
 }
 
 bool GrammarState::allows(std::int32_t id) const {
-  if (id < 0 || id >= progress_->grammar->vocabulary().size()) return false;
+  if (id < 0 || id >= progress_->of->vocabulary().size()) return false;
   if (progress_->is_end(id)) return is_complete();
   Stacks frames = progress_->stacks;
   return !progress_->after(progress_->compiled().vocabulary.trie().bytes(id), frames).empty();
 }
 
 void GrammarState::accept(std::int32_t id) {
-  const GrammarVocabulary& vocabulary = progress_->grammar->vocabulary();
+  const GrammarVocabulary& vocabulary = progress_->of->vocabulary();
   require(id >= 0 && id < vocabulary.size(), "grammar: a token must be one of {}, got {}",
           vocabulary.size(), id);
   const std::string& text = vocabulary.trie().bytes(id);
@@ -124,13 +124,13 @@ void GrammarState::accept(std::int32_t id) {
 }
 
 void GrammarState::write_mask(std::span<std::uint32_t> mask) const {
-  const std::int32_t size = progress_->grammar->vocabulary().size();
+  const std::int32_t size = progress_->of->vocabulary().size();
   const std::size_t words = (static_cast<std::size_t>(size) + 31) / 32;
   require(mask.size() >= words, "grammar: a mask of {} tokens must have {} words, got {}", size,
           words, mask.size());
   std::ranges::fill(mask, 0U);
   Stacks frames = progress_->stacks;
-  const TokenGrammar::Compiled& compiled = progress_->compiled();
+  const grammar::CompiledGrammar& compiled = progress_->compiled();
   MaskWalk walk(compiled.automaton, compiled.vocabulary.trie(), frames);
   if (!progress_->has_ended) {
     for (const Position& position : progress_->positions.list)

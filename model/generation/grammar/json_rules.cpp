@@ -18,7 +18,7 @@ ExpressionPtr digits(std::size_t min, std::size_t max) { return repeat(range('0'
 }  // namespace
 
 JsonRules::JsonRules() {
-  add("the grammar");
+  add("#");
   set_.characters.push_back(add("a character", any_json_character(), true));
   gap_ = add("white space", white_space(), true);
   control_ = add("a control character", json_character(CodePoints::of(0, 0x1F)), true);

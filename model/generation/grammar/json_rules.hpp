@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "clora/runtime/files/json.hpp"
 #include "model/generation/grammar/code_points.hpp"
 #include "model/generation/grammar/expression.hpp"
-#include "runtime/files/json.hpp"
 
 namespace clora::grammar {
 

@@ -8,7 +8,7 @@
 
 namespace clora::grammar {
 
-struct Limits {
+struct GrammarLimits {
   std::size_t source_bytes = std::size_t{256} << 10U;
   std::size_t source_depth = 100;  // nesting of a schema, of a grammar's groups or of a pattern's
   std::size_t object_keys = 4096;  // of one object of a schema

@@ -6,13 +6,14 @@
 
 namespace clora::grammar {
 
-Nfa::Nfa(const Rule& rule, const Limits& limits) : rule_(rule), limits_(limits) {
+Nfa::Nfa(const Rule& rule, const GrammarLimits& limits) : rule_(rule), limits_(limits) {
   end_ = add(*rule.expression, new_state());
 }
 
 Nfa::State Nfa::new_state() {
   require(edges_.size() < limits_.nfa_states,
-          "grammar: {} must have at most {} states, got more; allow fewer values, or shorter ones",
+          "grammar: the rule {} must have at most {} states, got more; allow fewer values, or "
+          "shorter ones",
           rule_.name, limits_.nfa_states);
   edges_.emplace_back();
   return static_cast<State>(edges_.size() - 1);
@@ -24,7 +25,7 @@ Nfa::State Nfa::add_bytes(std::uint8_t first, std::uint8_t last, State from) {
   return to;
 }
 
-Nfa::State Nfa::add(const Expression& expression, State from) {
+Nfa::State Nfa::add(const RuleExpression& expression, State from) {
   switch (expression.kind) {
     case Kind::nothing:
       return new_state();
@@ -57,20 +58,20 @@ Nfa::State Nfa::add_literal(const std::string& text, State from) {
   return from;
 }
 
-Nfa::State Nfa::add_choice(const Expression& expression, State from) {
+Nfa::State Nfa::add_choice(const RuleExpression& expression, State from) {
   const State end = new_state();
   for (const ExpressionPtr& part : expression.parts) add_empty(add(*part, from), end);
   return end;
 }
 
-Nfa::State Nfa::add_element(const Expression& expression, std::size_t index, State from) {
+Nfa::State Nfa::add_element(const RuleExpression& expression, std::size_t index, State from) {
   if (index > 0 && expression.separator != nullptr) from = add(*expression.separator, from);
   const bool is_part = index < expression.parts.size();
   return add(is_part ? *expression.parts[index] : *expression.rest, from);
 }
 
 // Any number of `rest`; `begins`: no element precedes.
-Nfa::State Nfa::add_loop(const Expression& expression, bool begins, State from) {
+Nfa::State Nfa::add_loop(const RuleExpression& expression, bool begins, State from) {
   const State end = new_state();
   add_empty(from, end);
   if (begins && expression.separator != nullptr) add_empty(add(*expression.rest, from), end);
@@ -80,7 +81,7 @@ Nfa::State Nfa::add_loop(const Expression& expression, bool begins, State from) 
   return end;
 }
 
-Nfa::State Nfa::add_list(const Expression& expression, State from) {
+Nfa::State Nfa::add_list(const RuleExpression& expression, State from) {
   const std::size_t counted = expression.max != kUnbounded
                                   ? expression.max
                                   : std::max(expression.parts.size(), expression.min);
@@ -98,7 +99,7 @@ Nfa::State Nfa::add_list(const Expression& expression, State from) {
 
 // State first[i]: no element so far; state next[i]: after an element; state pending[i]: after a
 // separator. In each of them, the parts before i are decided.
-Nfa::State Nfa::add_ordered(const Expression& expression, State from) {
+Nfa::State Nfa::add_ordered(const RuleExpression& expression, State from) {
   const std::size_t count = expression.parts.size();
   State first = from, next = new_state(), pending = new_state();
   const auto separate = [&] {

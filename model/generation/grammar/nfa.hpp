@@ -22,7 +22,7 @@ class Nfa {
   };
 
   // Errors: invalid_argument if the rule has more states than the limit.
-  Nfa(const Rule& rule, const Limits& limits);
+  Nfa(const Rule& rule, const GrammarLimits& limits);
 
   std::size_t size() const { return edges_.size(); }
   State start() const { return 0; }
@@ -30,17 +30,17 @@ class Nfa {
   const std::vector<Edge>& edges(State state) const { return edges_[state]; }
 
  private:
-  using Kind = Expression::Kind;
+  using Kind = RuleExpression::Kind;
 
   // Each adds the expression's edges from a state, and returns the state after it. No edge leads
   // back to `from` itself, so that expressions may share it.
-  State add(const Expression& expression, State from);
+  State add(const RuleExpression& expression, State from);
   State add_literal(const std::string& text, State from);
-  State add_choice(const Expression& expression, State from);
-  State add_list(const Expression& expression, State from);
-  State add_element(const Expression& expression, std::size_t index, State from);
-  State add_loop(const Expression& expression, bool begins, State from);
-  State add_ordered(const Expression& expression, State from);
+  State add_choice(const RuleExpression& expression, State from);
+  State add_list(const RuleExpression& expression, State from);
+  State add_element(const RuleExpression& expression, std::size_t index, State from);
+  State add_loop(const RuleExpression& expression, bool begins, State from);
+  State add_ordered(const RuleExpression& expression, State from);
 
   State new_state();
   void add_edge(State from, Edge edge) { edges_[from].push_back(edge); }
@@ -48,7 +48,7 @@ class Nfa {
   State add_bytes(std::uint8_t first, std::uint8_t last, State from);
 
   const Rule& rule_;
-  const Limits& limits_;
+  const GrammarLimits& limits_;
   std::vector<std::vector<Edge>> edges_;
   State end_ = 0;
 };

@@ -11,7 +11,7 @@ namespace {
 class PatternParser {
  public:
   PatternParser(std::string_view pattern, JsonRules& rules, const std::string& path,
-                const Limits& limits)
+                const GrammarLimits& limits)
       : reader_(pattern, path), rules_(rules), limits_(limits) {}
 
   ExpressionPtr parse() {
@@ -114,14 +114,14 @@ class PatternParser {
 
   PatternReader reader_;
   JsonRules& rules_;
-  const Limits& limits_;
+  const GrammarLimits& limits_;
   std::size_t depth_ = 0;
 };
 
 }  // namespace
 
 ExpressionPtr pattern_text(std::string_view pattern, JsonRules& rules, const std::string& path,
-                           const Limits& limits) {
+                           const GrammarLimits& limits) {
   return PatternParser(pattern, rules, path, limits).parse();
 }
 

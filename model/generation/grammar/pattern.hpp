@@ -19,6 +19,6 @@ namespace clora::grammar {
 // its quotes. Errors: unsupported, naming the construct, and invalid_argument, both with `path` and
 // the offset in the pattern.
 ExpressionPtr pattern_text(std::string_view pattern, JsonRules& rules, const std::string& path,
-                           const Limits& limits = {});
+                           const GrammarLimits& limits = {});
 
 }  // namespace clora::grammar

@@ -18,7 +18,7 @@ namespace clora::grammar {
 class SchemaAlternatives {
  public:
   // REQUIRES a root that check_keywords() accepts; it must outlive this.
-  explicit SchemaAlternatives(const Json& root, const Limits& limits = {})
+  explicit SchemaAlternatives(const Json& root, const GrammarLimits& limits = {})
       : root_(root), limits_(limits) {}
 
   // A value matches the schema iff it matches one of these. Each is an object without annotations,
@@ -43,7 +43,7 @@ class SchemaAlternatives {
   void spend(const Json& copied, const std::string& path);
 
   const Json& root_;
-  const Limits limits_;
+  const GrammarLimits limits_;
   std::set<const Json*> checked_;  // of the schemas that references name
   std::size_t depth_ = 0, copied_ = 0;
 };

@@ -15,7 +15,7 @@ namespace clora::grammar {
 class SchemaCompiler {
  public:
   // REQUIRES a root that check_keywords() accepts.
-  SchemaCompiler(const Json& root, const Limits& limits)
+  SchemaCompiler(const Json& root, const GrammarLimits& limits)
       : root_(root), limits_(limits), alternatives_(root, limits) {}
 
   RuleSet compile();
@@ -42,7 +42,7 @@ class SchemaCompiler {
   };
 
   const Json& root_;
-  const Limits limits_;
+  const GrammarLimits limits_;
   SchemaAlternatives alternatives_;
   JsonRules rules_;
   std::map<std::string, RuleId> rules_by_text_;
@@ -54,7 +54,7 @@ std::size_t count_of(const Json& keywords, const char* key, std::size_t otherwis
 
 // The keys of objects that are none of `names`, in quotes. Errors: invalid_argument if a name has
 // more characters than the limit.
-ExpressionPtr other_keys(std::vector<std::string> names, JsonRules& rules, const Limits& limits,
-                         const std::string& path);
+ExpressionPtr other_keys(std::vector<std::string> names, JsonRules& rules,
+                         const GrammarLimits& limits, const std::string& path);
 
 }  // namespace clora::grammar

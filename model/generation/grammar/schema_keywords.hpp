@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "clora/runtime/files/json.hpp"
 #include "runtime/fail.hpp"
-#include "runtime/files/json.hpp"
 
 namespace clora::grammar {
 

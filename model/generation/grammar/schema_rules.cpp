@@ -132,7 +132,7 @@ ExpressionPtr SchemaCompiler::enumeration(const Json& keywords, const std::strin
   return choice(std::move(parts));
 }
 
-RuleSet rules_of_schema(std::string_view schema, const Limits& limits) {
+RuleSet rules_of_schema(std::string_view schema, const GrammarLimits& limits) {
   Json root;
   try {
     root = parse_json<Json>(schema, "json schema",

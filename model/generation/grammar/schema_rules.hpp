@@ -11,6 +11,6 @@
 namespace clora::grammar {
 
 // Errors: see TokenGrammar::from_json_schema().
-RuleSet rules_of_schema(std::string_view schema, const Limits& limits = {});
+RuleSet rules_of_schema(std::string_view schema, const GrammarLimits& limits = {});
 
 }  // namespace clora::grammar

@@ -61,8 +61,8 @@ const Json* find(const Json& keywords, const char* key) {
 
 }  // namespace
 
-ExpressionPtr other_keys(std::vector<std::string> names, JsonRules& rules, const Limits& limits,
-                         const std::string& path) {
+ExpressionPtr other_keys(std::vector<std::string> names, JsonRules& rules,
+                         const GrammarLimits& limits, const std::string& path) {
   Names all;
   for (const std::string& name : names) {
     std::vector<std::int32_t>& characters = all.emplace_back();

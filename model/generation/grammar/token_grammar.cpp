@@ -7,7 +7,8 @@
 
 namespace clora {
 
-TokenGrammar::TokenGrammar(std::unique_ptr<Compiled> compiled) : compiled_(std::move(compiled)) {}
+TokenGrammar::TokenGrammar(std::unique_ptr<grammar::CompiledGrammar> compiled)
+    : compiled_(std::move(compiled)) {}
 TokenGrammar::~TokenGrammar() = default;
 
 const GrammarVocabulary& TokenGrammar::vocabulary() const noexcept { return compiled_->vocabulary; }
@@ -15,19 +16,19 @@ const GrammarVocabulary& TokenGrammar::vocabulary() const noexcept { return comp
 std::shared_ptr<const TokenGrammar> TokenGrammar::any_json_object(
     const GrammarVocabulary& vocabulary) {
   return std::shared_ptr<const TokenGrammar>(new TokenGrammar(
-      std::make_unique<Compiled>(grammar::rules_of_any_json_object(), vocabulary)));
+      std::make_unique<grammar::CompiledGrammar>(grammar::rules_of_any_json_object(), vocabulary)));
 }
 
 std::shared_ptr<const TokenGrammar> TokenGrammar::from_json_schema(
     std::string_view schema, const GrammarVocabulary& vocabulary) {
-  return std::shared_ptr<const TokenGrammar>(
-      new TokenGrammar(std::make_unique<Compiled>(grammar::rules_of_schema(schema), vocabulary)));
+  return std::shared_ptr<const TokenGrammar>(new TokenGrammar(
+      std::make_unique<grammar::CompiledGrammar>(grammar::rules_of_schema(schema), vocabulary)));
 }
 
 std::shared_ptr<const TokenGrammar> TokenGrammar::from_gbnf(std::string_view text,
                                                             const GrammarVocabulary& vocabulary) {
-  return std::shared_ptr<const TokenGrammar>(
-      new TokenGrammar(std::make_unique<Compiled>(grammar::rules_of_gbnf(text), vocabulary)));
+  return std::shared_ptr<const TokenGrammar>(new TokenGrammar(
+      std::make_unique<grammar::CompiledGrammar>(grammar::rules_of_gbnf(text), vocabulary)));
 }
 
 }  // namespace clora

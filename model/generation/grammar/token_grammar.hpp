@@ -18,6 +18,10 @@
 
 namespace clora {
 
+namespace grammar {
+struct CompiledGrammar;
+}
+
 class TokenGrammar {
  public:
   // Any JSON object.
@@ -43,10 +47,9 @@ class TokenGrammar {
 
  private:
   friend class GrammarState;
-  struct Compiled;
-  explicit TokenGrammar(std::unique_ptr<Compiled> compiled);
+  explicit TokenGrammar(std::unique_ptr<grammar::CompiledGrammar> compiled);
 
-  std::unique_ptr<Compiled> compiled_;
+  std::unique_ptr<grammar::CompiledGrammar> compiled_;
 };
 
 // Where one reply is in its grammar. A copy is a point to return to, if tokens that were accepted
