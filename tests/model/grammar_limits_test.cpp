@@ -103,6 +103,12 @@ TEST(GrammarLimits, TakeLargeSchemasThatAreWithinThem) {
   const auto object = schema_grammar(keys + "}}");
   EXPECT_TRUE(test::accepts(object, R"({"k":null,"key7":1,"key149":2,"key150":null})"));
   EXPECT_FALSE(test::accepts(object, R"({"key7":1,"key6":2})"));
+  std::string merged = R"({"allOf":[{"type":"object"})";
+  for (int i = 1; i < 150; ++i)
+    merged += R"(,{"properties":{"x":{"minimum":)" + std::to_string(i) + "}}}";
+  const auto number = schema_grammar(merged + "]}");
+  EXPECT_TRUE(test::accepts(number, R"({"x":149})"));
+  EXPECT_FALSE(test::accepts(number, R"({"x":148})"));
   EXPECT_TRUE(test::accepts(schema_grammar(R"({"type":"string","maxLength":20000})"),
                             "\"" + std::string(20000, 'x') + "\""));
 }

@@ -42,6 +42,11 @@ Json both_lists(Json left, const Json& right) {
 
 Json both_schemas(const Json& left, const Json& right) {
   if (left == right) return left;
+  if (left.is_object() && left.size() == 1 && left.contains("allOf")) {
+    Json more = left;
+    more["allOf"].push_back(right);
+    return more;
+  }
   return Json{{"allOf", Json::array({left, right})}};
 }
 
