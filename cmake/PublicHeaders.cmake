@@ -111,6 +111,7 @@ set(CLORA_PUBLIC_HEADERS
   model/training/training_run.hpp
   serving/completion_request.hpp
   serving/completion_service.hpp
+  serving/engine_backend.hpp
   serving/engine_thread.hpp
   serving/event_queue.hpp
   serving/generation_backend.hpp

@@ -11,6 +11,9 @@ namespace {
 
 using nlohmann::json;
 
+// After which it is checked whether the client is still there.
+constexpr std::chrono::milliseconds kPatience{50};
+
 std::string event_text(const json& data) { return "data: " + json_text(data) + "\n\n"; }
 
 }  // namespace
@@ -19,25 +22,28 @@ EngineRun::EngineRun(Parts parts)
     : parts_(std::move(parts)), context_(parts_.context), reply_(context_, parts_.replies) {}
 
 std::optional<ChoiceEvent> EngineRun::next(const std::function<bool()>& client_left) {
-  constexpr std::chrono::milliseconds kPatience{50};
   for (;;) {
+    // Not only while there is no event: those of a fast engine never cease.
+    const bool is_due = Clock::now() >= next_check_;
+    if (is_due) next_check_ = Clock::now() + kPatience;
+    if (parts_.submission->was_dropped() || (is_due && client_left())) return std::nullopt;
+    require_time();
     std::optional<ChoiceEvent> event = parts_.submission->next(kPatience);
-    if (event) {
-      require_success(event->event);
-      if (first_token_seconds_ == 0 && !event->event.tokens.empty()) {
-        first_token_seconds_ = std::chrono::duration<double>(Clock::now() - started_).count();
-      }
-      return event;
+    if (!event) continue;
+    require_success(event->event);
+    if (first_token_seconds_ == 0 && !event->event.tokens.empty()) {
+      first_token_seconds_ = std::chrono::duration<double>(Clock::now() - started_).count();
     }
-    if (parts_.submission->was_dropped() || client_left()) return std::nullopt;
-    if (Clock::now() - started_ > parts_.time) {
-      throw RequestError(
-          {.status = 504, .code = "timeout"},
-          fmt::format("the reply was not finished within {} s, the longest time of a request; "
-                      "lower max_tokens or try again later",
-                      parts_.time.count() / 1000));
-    }
+    return event;
   }
+}
+
+void EngineRun::require_time() const {
+  if (Clock::now() - started_ <= parts_.time) return;
+  throw RequestError({.status = 504, .code = "timeout"},
+                     fmt::format("the reply was not finished within {} s, the longest time of a "
+                                 "request; lower max_tokens or try again later",
+                                 parts_.time.count() / 1000));
 }
 
 void EngineRun::require_success(const GenerationEvent& event) const {

@@ -29,6 +29,7 @@ class EngineRun final : public CompletionRun {
 
   // Nothing if the client left or is too slow. Errors: those of complete().
   std::optional<ChoiceEvent> next(const std::function<bool()>& client_left);
+  void require_time() const;
   void require_success(const GenerationEvent& event) const;
   bool send_all(const std::function<bool(const std::string&)>& send,
                 const std::function<bool()>& client_left);
@@ -37,6 +38,7 @@ class EngineRun final : public CompletionRun {
   const ReplyContext context_;
   CompletionReply reply_;
   const Clock::time_point started_ = Clock::now();
+  Clock::time_point next_check_ = started_;
   double first_token_seconds_ = 0;
 };
 

@@ -80,8 +80,9 @@ class HttpConnection final : public httplib::Stream {
            (state_ == State::body && !head_.body.chunked && body_left_ == 0);
   }
 
-  // Whether the client has closed its end or its machine is unreachable.
+  // Whether the client has closed its end or its machine is unreachable, or the server is stopping.
   bool client_left() const {
+    if (stopping_()) return true;
     pollfd state{.fd = socket_, .events = POLLRDHUP, .revents = 0};
     return ::poll(&state, 1, 0) != 0;
   }

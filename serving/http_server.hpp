@@ -79,7 +79,7 @@ class HttpServer final : public httplib::Server {
   // Accepts no further connections and ends those that have no request; listen_after_bind() returns
   // when the last request has its response. From any thread, while it is running.
   void drain() {
-    if (draining_.exchange(true)) return;
+    if (draining_.exchange(true) || !is_running()) return;
     // Ends the loop that accepts, which closes the socket. cpp-httplib's own stop() would also cut
     // the streams that are being sent.
     ::shutdown(svr_sock_, SHUT_RDWR);
@@ -87,7 +87,7 @@ class HttpServer final : public httplib::Server {
   // Ends the connections that drain() waits for. REQUIRES: drain() was called.
   void abandon() { svr_sock_ = INVALID_SOCKET; }
 
-  // Whether the client of the request that this thread handles has left.
+  // Whether the client of the request that this thread handles has left, or the server is stopping.
   static bool client_left() { return current() != nullptr && current()->client_left(); }
 
   static void answer(httplib::Response& response, const nlohmann::json& body, int status = 200) {
