@@ -25,21 +25,30 @@ bool is_name(std::string_view text) {
 ServedModels::ServedModels(std::string base, std::string path)
     : base_{std::move(base), std::move(path), std::time(nullptr)} {}
 
+void ServedModels::require_free(const std::string& adapter) const {
+  const std::lock_guard lock(mutex_);
+  require_free_name(adapter);
+}
+
 void ServedModels::add(const std::string& adapter, std::string path) {
+  const std::lock_guard lock(mutex_);
+  require_free_name(adapter);
+  adapters_[adapter] = {adapter, std::move(path), std::time(nullptr)};
+}
+
+void ServedModels::require_free_name(const std::string& adapter) const {
   if (!is_name(adapter)) {
     throw RequestError({.param = "lora_name", .code = "invalid_value"},
                        fmt::format("the name of an adapter must have 1 to 128 letters, digits or "
                                    "._:/@-, got {}",
                                    quoted_excerpt(adapter)));
   }
-  const std::lock_guard lock(mutex_);
   if (adapter == base_.name || adapters_.contains(adapter)) {
     throw RequestError({.param = "lora_name", .code = "invalid_value"},
                        fmt::format("a model with the name {} is served already; unload it first or "
                                    "choose another name",
                                    quoted_excerpt(adapter)));
   }
-  adapters_[adapter] = {adapter, std::move(path), std::time(nullptr)};
 }
 
 void ServedModels::remove(const std::string& adapter) {

@@ -19,6 +19,8 @@ class ServedModels {
   // `path` is shown as the root of the base model.
   ServedModels(std::string base, std::string path);
 
+  // Errors: those of add().
+  void require_free(const std::string& adapter) const;
   // Errors: RequestError (400): the name is taken, by the base model or by an adapter, or is no
   // name: 1 to 128 letters, digits and the marks . _ : / @ -
   void add(const std::string& adapter, std::string path);
@@ -45,6 +47,7 @@ class ServedModels {
   };
 
   nlohmann::json describe(const Entry& entry) const;
+  void require_free_name(const std::string& name) const;  // REQUIRES: mutex_ is held
   void require_adapter(const std::string& name, const std::string& field) const;
 
   const Entry base_;
