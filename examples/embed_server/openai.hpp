@@ -5,6 +5,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "clora/model/generation/generator.hpp"
 #include "clora/model/text/chat_template.hpp"
 #include "clora/serving/completion_request.hpp"
 #include "engine.hpp"
@@ -13,14 +14,49 @@ using nlohmann::json;
 
 struct Request : clora::CompletionRequest {
   std::vector<std::int32_t> tokens = {};  // of the prompt or the messages
+  clora::GenerationConfig config = {};
 };
+
+// What a Generator does not do is refused by name.
+inline void refuse_if(bool is_used, const char* field) {
+  if (!is_used) return;
+  throw clora::RequestError({.param = field, .code = "unsupported_parameter"},
+                            std::string("the field ") + field + " is not supported");
+}
+
+inline clora::GenerationConfig config_of(const clora::CompletionRequest& r) {
+  const clora::SamplingConfig& s = r.sampling;
+  refuse_if(r.choices > 1, "n");
+  refuse_if(r.prompts.size() > 1, "prompt");
+  refuse_if(!r.adapters.empty(), "adapters");
+  refuse_if(!r.chat.tools.is_null(), "tools");
+  refuse_if(r.echo, "echo");
+  refuse_if(s.logprobs, "logprobs");
+  refuse_if(s.typical_p != 1, "typical_p");
+  refuse_if(s.presence_penalty != 0, "presence_penalty");
+  refuse_if(s.frequency_penalty != 0, "frequency_penalty");
+  refuse_if(!s.logit_bias.empty(), "logit_bias");
+  refuse_if(r.ignore_eos, "ignore_eos");
+  refuse_if(r.format.kind != clora::ReplyFormat::Kind::text, "response_format");
+  clora::GenerationConfig config{.temperature = s.temperature,
+                                 .top_k = s.top_k,
+                                 .top_p = s.top_p,
+                                 .min_p = s.min_p,
+                                 .repetition_penalty = s.repetition_penalty,
+                                 .seed = s.seed};
+  if (r.max_tokens > 0) config.max_tokens = r.max_tokens;
+  return config;
+}
 
 inline std::vector<std::int32_t> tokens_of(const Engine& engine,
                                            const clora::CompletionRequest& r) {
-  if (r.kind == clora::CompletionKind::text) return engine.tokenizer.encode(r.prompt);
-  return clora::ChatTemplate::parse(engine.tokenizer.chat_template(), engine.tokenizer)
-      .encode(r.messages, true, engine.tokenizer)
-      .ids;
+  if (r.kind == clora::CompletionKind::chat) {
+    return clora::ChatTemplate::parse(engine.tokenizer.chat_template(), engine.tokenizer)
+        .encode(r.messages, r.chat, engine.tokenizer)
+        .ids;
+  }
+  const clora::CompletionPrompt& prompt = r.prompts.front();
+  return prompt.ids.empty() ? engine.tokenizer.encode(prompt.text) : prompt.ids;
 }
 
 // Errors: clora::Error; its subclass RequestError names the field.
@@ -33,6 +69,7 @@ inline Request read(Engine& engine, const std::string& body, clora::CompletionKi
                               "model " + clora::quoted_excerpt(r.model) +
                                   " does not exist; GET /v1/models lists the available models");
   }
+  r.config = config_of(r);
   r.tokens = tokens_of(engine, r);
   const auto most = static_cast<std::size_t>(engine.max_positions()) - 1;
   if (r.tokens.empty() || r.tokens.size() > most) {

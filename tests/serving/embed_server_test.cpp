@@ -151,7 +151,7 @@ TEST_F(EmbedServer, BadRequestsGetAStatusAndAReason) {
   const HttpAnswer role =
       post("/v1/chat/completions", R"({"messages": [{"role": "poet", "content": "x"}]})");
   EXPECT_EQ(role.status, 400);
-  EXPECT_EQ(role.error("param"), "messages[0].role");
+  EXPECT_EQ(role.error("param"), "messages[0]");
   const HttpAnswer nothing = post("/v1/nothing", "{}");
   EXPECT_EQ(nothing.status, 404);
   EXPECT_THAT(nothing.error(), HasSubstr("unknown path"));
