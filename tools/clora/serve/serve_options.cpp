@@ -6,9 +6,9 @@
 #include "runtime/fail.hpp"
 #include "tools/clora/commands/data_options.hpp"
 #include "tools/command_line/byte_size.hpp"
+#include "tools/command_line/config_file.hpp"
 #include "tools/command_line/local_path.hpp"
 #include "tools/command_line/number_options.hpp"
-#include "tools/command_line/config_file.hpp"
 
 namespace clora {
 namespace {
@@ -110,8 +110,9 @@ void add_access_options(CLI::App& command, ServeOptions& options) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->group(group);
   command
-      .add_option("--api-key-file", options.api_key_file,
-                  "File with such keys, one per line; other users do not see it in the process list")
+      .add_option(
+          "--api-key-file", options.api_key_file,
+          "File with such keys, one per line; other users do not see it in the process list")
       ->type_name("FILE")
       ->group(group);
   command
@@ -131,7 +132,8 @@ void add_limit_options(CLI::App& command, ServeOptions& options) {
       ->transform(Integer(1, 10'000))
       ->capture_default_str()
       ->group(group);
-  command.add_option("--max-body", options.max_body_bytes, "Longest body of a request (default: 4MiB)")
+  command
+      .add_option("--max-body", options.max_body_bytes, "Longest body of a request (default: 4MiB)")
       ->transform(ByteSize())
       ->type_name("SIZE")
       ->group(group);
