@@ -35,21 +35,23 @@ inline void write_random_adapter(LanguageModel& model, const std::filesystem::pa
   save_adapter(adapter, folder);
 }
 
-// The files: model/, first/ and second/. The model has space for replies that are long enough to
-// disconnect from.
+// Writes model/, first/ and second/ into a folder. The model has space for replies that are long
+// enough to disconnect from.
+inline void write_served_files(const std::filesystem::path& folder) {
+  write_tiny_chat_model(folder / "model");
+  const std::filesystem::path config_path = folder / "model/config.json";
+  nlohmann::json config = read_json(config_path);
+  config["max_position_embeddings"] = 4096;
+  write_file(config_path, config.dump());
+  OpenModel open(folder / "model");
+  write_random_adapter(open.model, folder / "first", 1);
+  write_random_adapter(open.model, folder / "second", 100);
+}
+
 class ServedFiles {
  public:
-  ServedFiles() {
-    write_tiny_chat_model(folder_ / "model");
-    const std::filesystem::path config_path = folder_ / "model/config.json";
-    nlohmann::json config = read_json(config_path);
-    config["max_position_embeddings"] = 4096;
-    write_file(config_path, config.dump());
-    OpenModel open(folder_ / "model");
-    write_random_adapter(open.model, folder_ / "first", 1);
-    write_random_adapter(open.model, folder_ / "second", 100);
-  }
-  std::filesystem::path path(const char* name) const { return folder_ / name; }
+  ServedFiles() { write_served_files(folder_ / "files"); }
+  std::filesystem::path path(const char* name) const { return folder_ / "files" / name; }
 
  private:
   TemporaryFolder folder_;
