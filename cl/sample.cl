@@ -1,31 +1,35 @@
-// sample: the next token from logits; log-probabilities of a token and of the likeliest ones.
+// sample: the next token of each row of logits, with settings per row (ops/sample.hpp).
 //
-//   z = logits; if seen[v]: z / penalty for z > 0, z * penalty otherwise
+//   z = logits + bias; if the prompt or the reply has the token: z / repetition for z > 0,
+//   z * repetition otherwise; if the reply has it n > 0 times: z - (presence + n * frequency);
+//   excluded if the mask does not allow the token or z is -INFINITY by its bias
 //   temperature <= 0: the token of the largest z, the lowest id among equals; else
-//   w = exp((z - max z) / temperature), filtered by top-k, top-p, min-p (sample_filters.clh), and
-//   the first token at which the running sum of w passes uniform * sum, uniform from Philox2x32 of
-//   key seed and counter (step, 0)
-//   logprob = (logits[token] - max) - log(sum_v exp(logits[v] - max))
+//   w = exp((z - max z) / temperature), filtered by top-k, typical, top-p and min-p, and the token
+//   in which the running sum of w passes uniform * sum (sample_filters.clh), uniform from
+//   Philox2x32 of key seed and counter (step, 0)
 //
-// Shapes  logits, weights, seen [V], token, logprob [1], settings [8], top_ids, top_logprobs [K]
-// Types   logits, weights, log-probabilities f32; token, top_ids i32; seen u8; settings u32
-// Work    one group of GROUP items; item i owns ids i, i + GROUP, ... in every pass, so passes need
-//         no fence for global memory
-// Local   2 GROUP words for peaks and tallies; sample_logprobs: GROUP more floats
-// Cost    greedy: V reads (penalty: 2 V more and V writes); else one pass for the weights, up to 30
-//         per filter, up to 18 for the draw; logprobs: 2 + K passes
-// Numerics  weights are rounded to f32 before they are ranked. If any z is NaN or infinite, the
-//         token is -1. sample_logprobs never lists such logits.
+// Shapes  tokens [N], latest [S], counts [S, V], settings [N, 16], logits [N, V], bias_ids,
+//         bias_values [S, B], mask [N, ceil(V / 32)]; scratch: peaks [N, PARTS], changed, list
+//         [N, V]
+// Types   logits, changed, bias_values f32; tokens, latest, bias_ids, list i32; counts, settings,
+//         mask u32; peaks: pairs of an f32 and an i32
+// Work    sample_peaks: a group of GROUP items for each of the PARTS parts of a row; item i owns
+//         ids i, i + GROUP, ... of the part. sample: a group for each row
+// Local   sample_peaks: 2 GROUP words; sample: 24 KiB of bins
+// Cost    greedy: V reads; changed rows: 3 V reads and 2 V writes; else 2 V reads more (with
+//         typical 4 V), and up to 6 passes per filter over the tokens that the first did not exclude
+// Numerics  d = max z - z is rounded to f32 before tokens are ranked. Masses are integers, so the
+//         result does not depend on GROUP, PARTS, or the order of items.
 //! clc: build GROUP=64
-//! clc: budget on gfx90a registers<=48 spills=0
+//! clc: budget on gfx90a registers<=96 spills=0
 #ifndef GROUP
-#error "GROUP: work-items of the group, a power of two"
+#error "GROUP: work-items of a group, a power of two"
 #endif
 
 #include "philox.clh"
-#define X_TYPE f32  // of logits
-#include "rowwise/row_sum_exp.clh"
 #include "sample_settings.clh"
+#include "sample_filters.clh"
+#include "sample_bins.clh"
 
 typedef struct {
   float value;
@@ -37,24 +41,31 @@ bool ranks_before(Peak a, Peak b) {
   return a.value > b.value || (a.value == b.value && a.id < b.id);
 }
 
-// BEFORE_ALL ranks before all tokens. NOT_FINITE stands for a value that is not finite; it ranks
-// before every token, so that the pass that finds the largest value also finds it.
-#define BEFORE_ALL ((Peak){INFINITY, -2})
-#define NOT_FINITE ((Peak){INFINITY, -1})
+// A value that is not finite ranks before all others, so the search for the largest finds it.
+#define NOT_FINITE ((Peak){INFINITY, NO_TOKEN})
+#define NOTHING ((Peak){-INFINITY, NOTHING_ALLOWED})
 
-// The token that ranks next after `last`. After BEFORE_ALL: the first of all, or NOT_FINITE if any
-// value is not finite. After NOT_FINITE: the first finite one. scratch: GROUP elements.
-Peak peak_after(__global const float* values, int vocabulary, Peak last,
-                __local int2* scratch) {
-  const int item = (int)get_local_id(0);
-  Peak best = {-INFINITY, vocabulary};
-#pragma unroll 8
-  for (int v = item; v < vocabulary; v += GROUP) {
-    const Peak finite = {values[v], v};
-    const Peak here = isfinite(finite.value) ? finite : NOT_FINITE;
-    if (ranks_before(last, here) && ranks_before(here, best)) best = here;
+Peak peak_of(float z, int id, bool changed) {
+  if (changed && z == EXCLUDED) return NOTHING;
+  return isfinite(z) ? (Peak){z, id} : NOT_FINITE;
+}
+
+// Adds the biases of the item's own tokens among those from begin to end.
+void add_biases(__global float* z, int begin, int end, __global const int* ids,
+                __global const float* values, int count) {
+  const uint item = (uint)get_local_id(0);
+  for (int i = 0; i < count; ++i) {
+    const int id = ids[i];
+    const bool owned = id >= begin && id < end && (uint)(id - begin) % GROUP == item;
+    if (owned) z[id] = values[i] == EXCLUDED ? EXCLUDED : z[id] + values[i];
   }
-  barrier(CLK_LOCAL_MEM_FENCE);  // the last result has been read
+}
+
+float finite_or_nan(float z) { return isfinite(z) ? z : NAN; }
+
+// The greatest of all items' peaks.
+Peak group_peak(Peak best, __local int2* scratch) {
+  const int item = (int)get_local_id(0);
   scratch[item] = (int2)(as_int(best.value), best.id);
   for (int half_size = GROUP / 2; half_size > 0; half_size /= 2) {
     barrier(CLK_LOCAL_MEM_FENCE);  // the level below is written
@@ -64,109 +75,122 @@ Peak peak_after(__global const float* values, int vocabulary, Peak last,
       if (ranks_before(other, mine)) scratch[item] = scratch[item + half_size];
     }
   }
-  barrier(CLK_LOCAL_MEM_FENCE);  // scratch[0] is the peak
-  best.value = as_float(scratch[0].x);
-  best.id = scratch[0].y;
-  if (best.id == vocabulary) best.id = 0;  // no finite value is left
+  return (Peak){as_float(scratch[0].x), scratch[0].y};  // only item 0 may use it
+}
+
+// peaks[row, part] = the largest changed logit of the part. Writes `changed` if the row's settings
+// change logits.
+__attribute__((reqd_work_group_size(GROUP, 1, 1)))
+__kernel void sample_peaks(__global int2* peaks, __global float* changed,
+                           __global const uint* setting_words, __global const float* logits,
+                           __global const uint* counts, __global const int* bias_ids,
+                           __global const float* bias_values, __global const uint* mask,
+                           int vocabulary, int part_size, int has, int slots, int bias_columns) {
+  __local int2 scratch[GROUP];
+  const int item = (int)get_local_id(0), part = (int)get_group_id(0), row = (int)get_group_id(1);
+  const SampleSettings settings = read_settings(setting_words + row * SETTING_WORDS);
+  const bool drawn = is_drawn(settings, has, slots, bias_columns);
+  const bool changes = drawn && changes_logits(settings);
+  const int begin = part * part_size;
+  const int end = drawn ? min(begin + part_size, vocabulary) : begin;
+  __global const float* z = logits + (long)row * vocabulary;
+  if (changes) {
+    __global float* own = changed + (long)row * vocabulary;
+    const long slot = settings.slot;
+    for (int v = begin + item; v < end; v += GROUP) own[v] = finite_or_nan(z[v]);
+    add_biases(own, begin, end, bias_ids + slot * bias_columns, bias_values + slot * bias_columns,
+               settings.bias_count);
+    __global const uint* count = counts + slot * vocabulary;
+    __global const uint* allowed = mask + (long)row * ((vocabulary + 31) / 32);
+    const bool penalises = has_penalties(settings);
+    for (int v = begin + item; v < end; v += GROUP) {
+      const bool excluded =
+          own[v] == EXCLUDED || (settings.uses_mask && !is_allowed(allowed, v));
+      const float x = penalises ? penalised(own[v], count[v], settings) : own[v];
+      own[v] = excluded ? EXCLUDED : finite_or_nan(x);
+    }
+    z = own;
+  }
+  Peak best = NOTHING;
+#pragma unroll 8
+  for (int v = begin + item; v < end; v += GROUP) {
+    const Peak here = peak_of(z[v], v, changes);
+    if (ranks_before(here, best)) best = here;
+  }
+  best = group_peak(best, scratch);
+  if (item == 0 && drawn) {
+    peaks[row * (int)get_num_groups(0) + part] = (int2)(as_int(best.value), best.id);
+  }
+}
+
+Peak row_peak(__global const int2* peaks, int parts) {
+  Peak best = NOTHING;
+  for (int part = 0; part < parts; ++part) {
+    const Peak here = {as_float(peaks[part].x), peaks[part].y};
+    if (ranks_before(here, best)) best = here;
+  }
   return best;
 }
 
-typedef struct {
-  __global float* weights;
-  int vocabulary;
-  __local int2* scratch;
-} Field;
-
-Tally tally(Field field, Cut cut, int id_end) {
-  const int item = (int)get_local_id(0);
-  int count = 0;
-  float mass = 0.0f;
-#pragma unroll 8
-  for (int v = item; v < id_end; v += GROUP) {
-    const float w = field.weights[v];
-    const int bits = as_int(w);
-    const bool inside = w > 0.0f && (bits > cut.bits || (bits == cut.bits && v < cut.id_end));
-    count += inside ? 1 : 0;
-    mass += inside ? w : 0.0f;
+// Adds a token to the bins if the search keeps it. Whether a later pass needs it.
+bool visit(Bins bins, const Search* s, float temperature, float d, int id) {
+  const float x = d / temperature;
+  const float w = exp(-x);
+  const bool kept = w >= MASS_UNIT && x <= s->max_x && rank_code(d, id) < s->rank_end &&
+                    (s->typical_end == ALL_CODES || typical_code(s, x, id) < s->typical_end);
+  const long code = code_in_stage(s, d, x, id);
+  if (!kept || code >= s->high) return false;
+  if (code >= s->low) {
+    const float amount = s->stage == MOMENT ? w * x : w;
+    add_to_bin(bins, bin_of(s, code), counts_tokens(s->stage), (long)(amount * MASS_ONE));
   }
-  barrier(CLK_LOCAL_MEM_FENCE);  // the last result has been read
-  field.scratch[item] = (int2)(count, as_int(mass));
-  for (int half_size = GROUP / 2; half_size > 0; half_size /= 2) {
-    barrier(CLK_LOCAL_MEM_FENCE);  // the level below is written
-    if (item < half_size) {
-      const int2 other = field.scratch[item + half_size];
-      count += other.x;
-      mass += as_float(other.y);
-      field.scratch[item] = (int2)(count, as_int(mass));
-    }
-  }
-  barrier(CLK_LOCAL_MEM_FENCE);  // scratch[0] is the tally
-  const Tally all = {field.scratch[0].x, as_float(field.scratch[0].y)};
-  return all;
+  return true;
 }
-
-void keep_only(Field field, Cut cut) {
-  for (int v = (int)get_local_id(0); v < field.vocabulary; v += GROUP) {
-    const int bits = as_int(field.weights[v]);
-    const bool kept = bits > cut.bits || (bits == cut.bits && v < cut.id_end);
-    if (!kept) field.weights[v] = 0.0f;
-  }
-}
-
-#include "sample_filters.clh"
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1)))
-__kernel void sample(__global int* token, __global uchar* seen, __global uint* setting_words,
-                     __global float* weights, __global const float* logits, int vocabulary) {
-  __local int2 scratch[GROUP];
-  const int item = (int)get_local_id(0);
-  const SampleSettings settings = read_settings(setting_words);
-  __global const float* z = logits;
-  if (settings.penalty != 1.0f) {
-    for (int v = item; v < vocabulary; v += GROUP) {
-      const float x = logits[v];
-      const float penalised = x > 0.0f ? x / settings.penalty : x * settings.penalty;
-      weights[v] = seen[v] ? penalised : x;
-    }
-    z = weights;
-  }
-  const Peak peak = peak_after(z, vocabulary, BEFORE_ALL, scratch);
-  if (settings.temperature > 0.0f) {
-    for (int v = item; v < vocabulary; v += GROUP) {
-      const float w = exp((z[v] - peak.value) / settings.temperature);
-      weights[v] = w >= 0.0f ? fmin(w, 1.0f) : 0.0f;  // NaN becomes 0
-    }
-  }
+__kernel void sample(__global int* tokens, __global int* latest, __global uint* counts,
+                     __global int* list, __global const int2* peaks, __global const float* changed,
+                     __global const uint* setting_words, __global const float* logits,
+                     int vocabulary, int parts, int has, int slots, int bias_columns) {
+  __local int listed;
+  DECLARE_BINS(bins);
+  const int item = (int)get_local_id(0), row = (int)get_group_id(0);
+  const SampleSettings settings = read_settings(setting_words + row * SETTING_WORDS);
+  const bool drawn = is_drawn(settings, has, slots, bias_columns);
+  const Peak peak = row_peak(peaks + row * parts, drawn ? parts : 0);
+  __global const float* z =
+      (changes_logits(settings) ? changed : logits) + (long)row * vocabulary;
+  list += (long)row * vocabulary;
   const uint2 random = philox2x32((uint2)(settings.step, 0u), settings.seed);
-  const Field field = {weights, vocabulary, scratch};
-  const int drawn = choose(field, settings, uniform_of(random.x), peak.id);
-  const int chosen = peak.id < 0 ? -1 : drawn;
-  barrier(CLK_GLOBAL_MEM_FENCE);  // every item has read settings and seen
-  if (item == 0) {
-    token[0] = chosen;
-    if (chosen >= 0) seen[chosen] = 1;
-    setting_words[STEP_WORD] = settings.step + 1u;
+  Search search = first_search(settings, vocabulary, drawn && peak.id >= 0);
+  if (item == 0) listed = 0;
+  const bool searches = search.stage != DONE;
+  while (search.stage != DONE) {
+    clear_bins(bins);
+    barrier(CLK_LOCAL_MEM_FENCE);  // bins are empty, and `listed` is 0
+    const bool lists = lists_tokens(&search);
+    for (int i = item; i < search.size; i += GROUP) {
+      const int id = search.listed ? list[i] : search.first + i * search.stride;
+      const float d = distance_below(peak.value, z[id]);
+      const bool later = visit(bins, &search, settings.temperature, d, id);
+      if (lists && later) list[atomic_inc(&listed)] = id;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);  // the bins and the list are complete
+    if (lists) {
+      search.listed = true;
+      search.size = listed;
+    }
+    end_pass(bins, &search, settings, uniform_of(random.x), vocabulary);
+    barrier(CLK_LOCAL_MEM_FENCE);  // every item has read the bins
   }
-}
-
-__attribute__((reqd_work_group_size(GROUP, 1, 1)))
-__kernel void sample_logprobs(__global float* logprob, __global int* top_ids,
-                              __global float* top_logprobs, __global const float* logits,
-                              __global const int* token, int vocabulary, int top_count) {
-  __local int2 scratch[GROUP];
-  __local float sums[GROUP];
-  float max_logit;
-  const float log_sum = log(row_sum_exp(logits, vocabulary, &max_logit, sums));
-  const int id = token[0];
-  const bool exists = id >= 0 && id < vocabulary;
-  const bool writes = get_local_id(0) == 0;
-  if (writes) logprob[0] = exists ? (logits[id] - max_logit) - log_sum : NAN;
-  Peak peak = NOT_FINITE;
-  for (int k = 0; k < top_count; ++k) {
-    peak = peak_after(logits, vocabulary, peak, scratch);
-    if (writes) {
-      top_ids[k] = peak.id;
-      top_logprobs[k] = (peak.value - max_logit) - log_sum;
+  if (item == 0) {
+    const int greedy_or_none = drawn ? peak.id : settings.slot < 0 ? NO_TOKEN : NO_STATE;
+    const int token = searches ? search.drawn : greedy_or_none;
+    tokens[row] = token;
+    if (drawn && settings.keeps_latest && (has & HAS_LATEST) != 0) latest[settings.slot] = token;
+    if (drawn && token >= 0 && has_penalties(settings)) {
+      __global uint* count = counts + ((long)settings.slot * vocabulary + token);
+      if ((*count & REPLY_COUNT) != REPLY_COUNT) *count += 1u;
     }
   }
 }

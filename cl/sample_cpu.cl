@@ -1,35 +1,99 @@
-// sample on CPU devices: the formulas of sample.cl in one group of one item, with explicit float16
-// vectors.
+// sample on CPU devices: the formulas of sample.cl with explicit float16 vectors.
 //
-//   z = logits; if seen[v]: z / penalty for z > 0, z * penalty otherwise
+//   z = logits + bias; if the prompt or the reply has the token: z / repetition for z > 0,
+//   z * repetition otherwise; if the reply has it n > 0 times: z - (presence + n * frequency);
+//   excluded if the mask does not allow the token or z is -INFINITY by its bias
 //   temperature <= 0: the token of the largest z, the lowest id among equals; else
-//   w = exp((z - max z) / temperature), filtered by top-k, top-p, min-p (sample_filters.clh), and
-//   the first token at which the running sum of w passes uniform * sum
-//   logprob = (logits[token] - max) - log(sum_v exp(logits[v] - max))
+//   w = exp((z - max z) / temperature), filtered by top-k, typical, top-p and min-p, and the token
+//   in which the running sum of w passes uniform * sum (sample_filters.clh)
 //
-// Shapes  logits, seen [V], weights [V rounded up to a multiple of 64], token, logprob [1],
-//         settings [8], top_ids, top_logprobs [K]
-// Types   logits, weights, log-probabilities f32; token, top_ids i32; seen u8; settings u32
-// Work    one group of one item does everything: a pass over a vocabulary in cache takes a few us,
-//         less than waking a second core
-// Local   none
-// Cost    greedy: 2 V reads (penalty: 2 V more and V writes); else one pass for the weights, up to
-//         30 per filter, up to 18 for the draw, all in cache; logprobs: 2 + K passes
-// Numerics  as sample.cl; sums in 64 lanes, so equal seeds may draw other tokens than there if the
-//         draw falls on a boundary.
+// Shapes  tokens [N], latest [S], counts [S, V], settings [N, 16], logits [N, V], bias_ids,
+//         bias_values [S, B], mask [N, ceil(V / 32)]; scratch: changed, list [N, V]
+// Types   logits, changed, bias_values f32; tokens, latest, bias_ids, list i32; counts, settings,
+//         mask u32
+// Work    a group of one item for each row: a pass over a vocabulary in cache takes a few us, less
+//         than waking a second core
+// Local   none; the bins are private
+// Cost    as sample.cl; tokens that a pass needs not are passed over 16 at a time
+// Numerics  as sample.cl. exp is not the same function, so equal seeds may draw other tokens than
+//         there if the draw falls on a boundary.
 //! clc: build on cpu:
 #include "float16_math.clh"
 #include "philox.clh"
-#include "rowwise/row_sum_exp_cpu.clh"
 #include "sample_settings.clh"
+#include "sample_filters.clh"
 
 #define CPU_KERNEL __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 #define LANES ((int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
+#define TO_LONG16(v) __builtin_convertvector(v, long16)  // convert_long16() is a slow call on pocl
 
-// The 16 values from v on; lanes beyond the vocabulary are -INFINITY.
-float16 load16_logits(__global const float* values, int v, int vocabulary) {
+// The 16 values from v on; lanes beyond the vocabulary are `fill`.
+float16 load16_row(__global const float* values, int v, int vocabulary, float fill) {
   return v + 16 <= vocabulary ? vload16(0, values + v)
-                              : load16_tail(values + v, vocabulary - v, -INFINITY);
+                              : load16_tail(values + v, vocabulary - v, fill);
+}
+
+void store16_row(float16 x, __global float* values, int v, int vocabulary) {
+  if (v + 16 <= vocabulary) {
+    vstore16(x, 0, values + v);
+  } else {
+    store16_tail(x, values + v, vocabulary - v);
+  }
+}
+
+// Whether a lane of a result of comparisons is true.
+bool any16(int16 lanes) {
+  const int8 a = lanes.lo | lanes.hi;
+  const int4 b = a.lo | a.hi;
+  const int2 c = b.lo | b.hi;
+  return (c.x | c.y) != 0;
+}
+
+float16 finite_or_nan(float16 z) { return fabs(z) < INFINITY ? z : (float16)(NAN); }
+
+// `penalised` of 16 tokens.
+float16 penalised16(float16 z, uint16 count, SampleSettings s) {
+#pragma OPENCL FP_CONTRACT OFF
+  const uint16 in_reply = count & REPLY_COUNT;
+  const float16 repeated = z > 0.0f ? z / s.repetition : z * s.repetition;
+  const float16 once = count != 0u ? repeated : z;
+  const float16 penalty = s.presence + __builtin_convertvector(in_reply, float16) * s.frequency;
+  return in_reply != 0u ? once - penalty : once;
+}
+
+uint16 load16_counts(__global const uint* counts, int v, int vocabulary) {
+  const float16 bits = load16_row((__global const float*)counts, v, vocabulary, 0.0f);
+  return as_uint16(bits);
+}
+
+// 16 lanes of the mask from token v on, a multiple of 16.
+int16 load16_mask(__global const uint* mask, int v) {
+  const int bits = (int)(mask[v / 32] >> (v % 32));
+  return ((int16)(bits) >> LANES & 1) != 0;
+}
+
+// z = the row's logits with biases, penalties and mask.
+void change_row(__global float* z, __global const float* logits, __global const uint* counts,
+                __global const int* bias_ids, __global const float* bias_values,
+                __global const uint* mask, int vocabulary, SampleSettings settings) {
+  for (int v = 0; v < vocabulary; v += 16) {
+    store16_row(finite_or_nan(load16_row(logits, v, vocabulary, 0.0f)), z, v, vocabulary);
+  }
+  for (int i = 0; i < settings.bias_count; ++i) {
+    const int id = bias_ids[i];
+    if (id < 0 || id >= vocabulary) continue;
+    z[id] = bias_values[i] == EXCLUDED ? EXCLUDED : z[id] + bias_values[i];
+  }
+  const bool penalises = has_penalties(settings);
+  for (int v = 0; v < vocabulary; v += 16) {
+    const float16 biased = load16_row(z, v, vocabulary, 0.0f);
+    float16 x = biased;
+    if (penalises) x = penalised16(x, load16_counts(counts, v, vocabulary), settings);
+    int16 excluded = biased == EXCLUDED;
+    if (settings.uses_mask) excluded |= ~load16_mask(mask, v);
+    x = excluded ? (float16)(EXCLUDED) : finite_or_nan(x);
+    store16_row(x, z, v, vocabulary);
+  }
 }
 
 typedef struct {
@@ -37,18 +101,19 @@ typedef struct {
   int id;
 } Peak;
 
-// The token that ranks next after `last`, the larger value first, the lower id first among equals.
-// After {INFINITY, -1}: the first of all.
-Peak peak_after(__global const float* values, int vocabulary, Peak last) {
+// The largest value, the lowest id among equals; NO_TOKEN if a value is not finite. `changed`:
+// EXCLUDED values do not count, and NOTHING_ALLOWED stands for no other value.
+Peak row_peak(__global const float* values, int vocabulary, bool changed) {
   float16 best = -INFINITY;
   int16 best_id = vocabulary;
   int16 id = LANES;
+  int16 bad = 0;
+  const float lowest = changed ? -INFINITY : -MAXFLOAT;
   for (int v = 0; v < vocabulary; v += 16, id += 16) {
-    const float16 x = load16_logits(values, v, vocabulary);
-    const int16 ranks_after = (x < last.value) | ((x == last.value) & (id > last.id));
-    // Ids increase within a lane, so the first of equals stays. A lane's first -INFINITY also
-    // counts.
-    const int16 better = ranks_after & ((x > best) | ((x == best) & (best_id == vocabulary)));
+    const float16 x = load16_row(values, v, vocabulary, -MAXFLOAT);
+    bad |= ~((x >= lowest) & (x < INFINITY));
+    // Ids increase within a lane, so the first of equals stays.
+    const int16 better = (x > best) & (id < vocabulary);
     best = better ? x : best;
     best_id = better ? id : best_id;
   }
@@ -58,143 +123,172 @@ Peak peak_after(__global const float* values, int vocabulary, Peak last) {
   vstore16(candidates, 0, ids);
   int first = vocabulary;
   for (int lane = 0; lane < 16; ++lane) first = min(first, ids[lane]);
-  const Peak peak = {value, first < vocabulary ? first : 0};  // 0 if all values are NaN
+  Peak peak = {value, first < vocabulary ? first : NOTHING_ALLOWED};
+  if (any16(bad)) peak.id = NO_TOKEN;
   return peak;
 }
 
-// A finite value minus itself is 0; for any other value the difference is NaN.
-bool all_finite(__global const float* values, int vocabulary) {
-  float16 a = 0.0f, b = 0.0f;
-  int v = 0;
-  for (; v + 32 <= vocabulary; v += 32) {
-    const float16 x = vload16(0, values + v), y = vload16(1, values + v);
-    a += x - x;
-    b += y - y;
-  }
-  float rest = 0.0f;
-  for (; v < vocabulary; ++v) rest += values[v] - values[v];
-  return sum16(a + b) + rest == 0.0f;
-}
+// The bins of a pass, and the list of tokens.
+typedef struct {
+  long amounts[BINS];
+  int counts[BINS];
+} Bins;
 
 typedef struct {
-  __global float* weights;
-  int vocabulary;
-} Field;
+  __global const float* z;
+  float max_z;
+  float temperature;
+  __global int* list;
+  int listed;
+  bool lists;
+} Row;
 
-int sum16_int(int16 v) {
-  const int8 a = v.lo + v.hi;
-  const int4 b = a.lo + a.hi;
-  return b.x + b.y + b.z + b.w;
+// Whether a token of these is still kept as far as d says, and not after the searched range.
+bool any_within_reach(const Search* s, float16 d) {
+  const bool by_rank = s->stage == TOP_K || s->stage == TOP_P || s->stage == LARGEST;
+  const long end = by_rank ? min(s->rank_end, s->high) : s->rank_end;
+  return any16(as_int16(d) <= (int)(end >> 32));
 }
 
-// Tallies the weights that are positive, kept by `cut` and in a set lane of `among`, out of the 16
-// from v + 16 * part on.
-#define TALLY16(part, among, masses)                                                            \
-  {                                                                                             \
-    const float16 w_ = vload16(part, field.weights + v);                                        \
-    const int16 bits_ = as_int16(w_);                                                           \
-    const int16 kept_ = (bits_ > cut.bits) |                                                    \
-                        ((bits_ == cut.bits) & (LANES + (v + 16 * part) < cut.id_end));         \
-    const int16 in_ = kept_ & (bits_ > 0) & (among);                                            \
-    counts -= in_;                                                                              \
-    masses += in_ ? w_ : (float16)(0.0f);                                                       \
+long16 code16_in_stage(const Search* s, float16 d, float16 x, int16 ids) {
+  const long16 id = TO_LONG16(ids);
+  if (s->stage == TYPICAL) return TO_LONG16(as_int16(fabs(x - s->mean))) << 32 | id;
+  if (s->stage == TOP_K || s->stage == TOP_P || s->stage == LARGEST) {
+    return TO_LONG16(as_int16(d)) << 32 | id;
   }
+  return (id & (BINS - 1)) << s->id_bits | id >> BIN_BITS;
+}
 
-Tally tally(Field field, Cut cut, int id_end) {
-  int16 counts = 0;
-  float16 a = 0.0f, b = 0.0f, c = 0.0f, d = 0.0f;
-  int v = 0;
-  for (; v + 64 <= id_end; v += 64) {
-    TALLY16(0, -1, a);
-    TALLY16(1, -1, b);
-    TALLY16(2, -1, c);
-    TALLY16(3, -1, d);
+// The lanes that the search keeps, as long as none has a code beyond the searched range.
+long16 kept16(const Search* s, float16 d, float16 x, float16 w, int16 ids) {
+  long16 kept = TO_LONG16((w >= MASS_UNIT) & (x <= s->max_x));
+  kept &= (TO_LONG16(as_int16(d)) << 32 | TO_LONG16(ids)) < s->rank_end;
+  if (s->typical_end != ALL_CODES) {
+    kept &= (TO_LONG16(as_int16(fabs(x - s->mean))) << 32 | TO_LONG16(ids)) < s->typical_end;
   }
-  if (v < id_end) {  // the same lanes as above, so that the order does not depend on id_end
-    const int16 left = id_end - v - LANES;
-    TALLY16(0, left > 0, a);
-    TALLY16(1, left > 16, b);
-    TALLY16(2, left > 32, c);
-    TALLY16(3, left > 48, d);
+  return kept;
+}
+
+// Adds the first `count` of 16 tokens, with logits z, to the bins and to the list.
+void visit16(Bins* bins, const Search* s, Row* row, float16 z, int16 ids, int count) {
+  const float16 d = fabs(row->max_z - z);  // distance_below()
+  if (!any_within_reach(s, d)) return;
+  const float16 x = d / row->temperature;
+  const float16 w = exp16(-x);
+  const long16 code = code16_in_stage(s, d, x, ids);
+  const long16 later = kept16(s, d, x, w, ids) & (code < s->high) & TO_LONG16(LANES < count);
+  const long16 searched = later & (code >= s->low);
+  const long16 place = code < s->base ? (long16)(0) : (code - s->base) >> s->shift;
+  const float16 amount = (s->stage == MOMENT ? w * x : w) * MASS_ONE;
+  const long16 amounts = searched & TO_LONG16(amount);
+  const long16 tokens = searched & 1;
+  for (int lane = 0; lane < 16; ++lane) {
+    const int bin = (int)min(((const long*)&place)[lane], (long)(BINS - 1));
+    bins->amounts[bin] += ((const long*)&amounts)[lane];
+    bins->counts[bin] += (int)((const long*)&tokens)[lane];
+    if (row->lists && ((const long*)&later)[lane] != 0) {
+      row->list[row->listed++] = ((const int*)&ids)[lane];
+    }
   }
-  const Tally all = {sum16_int(counts), sum16((a + b) + (c + d))};
+}
+
+void visit_all(Bins* bins, const Search* s, Row* row, int vocabulary) {
+  for (int v = 0; v < vocabulary; v += 16) {
+    const float16 z = load16_row(row->z, v, vocabulary, EXCLUDED);
+    visit16(bins, s, row, z, v + LANES, vocabulary - v);
+  }
+}
+
+// The tokens of the list, or of a sequence of ids.
+void visit_some(Bins* bins, const Search* s, Row* row) {
+  for (int i = 0; i < s->size; i += 16) {
+    float z[16];
+    int ids[16];
+    for (int lane = 0; lane < 16; ++lane) {
+      const int at = min(i + lane, s->size - 1);
+      ids[lane] = s->listed ? row->list[at] : s->first + at * s->stride;
+      z[lane] = row->z[ids[lane]];
+    }
+    visit16(bins, s, row, vload16(0, z), vload16(0, ids), s->size - i);
+  }
+}
+
+// The bin in which the sum reaches the target, and in *before the sums over earlier bins.
+int find_bin(const Bins* bins, const Search* s, Tally* before) {
+  before->count = before->amount = 0;
+  for (int bin = 0;; ++bin) {
+    const Tally sum = {before->count + bins->counts[bin], before->amount + bins->amounts[bin]};
+    const long reached = counts_tokens(s->stage) ? sum.count : sum.amount;
+    if (reached >= s->target || bin == BINS - 1) return bin;
+    *before = sum;
+  }
+}
+
+Tally sum_of(const Bins* bins) {
+  Tally all = {0, 0};
+  for (int bin = 0; bin < BINS; ++bin) {
+    all.count += bins->counts[bin];
+    all.amount += bins->amounts[bin];
+  }
   return all;
 }
 
-void keep_only(Field field, Cut cut) {
-  int16 id = LANES;
-  for (int v = 0; v < field.vocabulary; v += 16, id += 16) {
-    const float16 w = vload16(0, field.weights + v);
-    const int16 bits = as_int16(w);
-    const int16 kept = (bits > cut.bits) | ((bits == cut.bits) & (id < cut.id_end));
-    vstore16(kept ? w : (float16)(0.0f), 0, field.weights + v);
+int draw(Row row, SampleSettings settings, float uniform, int vocabulary) {
+  Search s = first_search(settings, vocabulary, true);
+  while (s.stage != DONE) {
+    Bins bins;
+    for (int bin = 0; bin < BINS; ++bin) bins.amounts[bin] = bins.counts[bin] = 0;
+    row.lists = lists_tokens(&s);
+    if (s.listed || s.stride != 1) {
+      visit_some(&bins, &s, &row);
+    } else {
+      visit_all(&bins, &s, &row, vocabulary);
+    }
+    if (row.lists) {
+      s.listed = true;
+      s.size = row.listed;
+    }
+    if (wants_bin(&s, settings, uniform, sum_of(&bins))) {
+      Tally before;
+      const int bin = find_bin(&bins, &s, &before);
+      narrow(&s, settings, bin, bins.counts[bin], before, vocabulary);
+    }
   }
+  return s.drawn;
 }
 
-#include "sample_filters.clh"
-
-// weights = logits with the penalty on seen tokens.
-void penalise(__global float* weights, __global const float* logits, __global const uchar* seen,
-              int vocabulary, float penalty) {
-  int v = 0;
-  for (; v + 16 <= vocabulary; v += 16) {
-    const float16 x = vload16(0, logits + v);
-    const float16 penalised = x > 0.0f ? x / penalty : x * penalty;
-    vstore16(convert_int16(vload16(0, seen + v)) != 0 ? penalised : x, 0, weights + v);
+CPU_KERNEL sample(__global int* tokens, __global int* latest, __global uint* counts,
+                  __global int* list, __global float* changed, __global const uint* setting_words,
+                  __global const float* logits, __global const int* bias_ids,
+                  __global const float* bias_values, __global const uint* mask, int vocabulary,
+                  int has, int slots, int bias_columns) {
+  const int row = (int)get_group_id(0);
+  const SampleSettings settings = read_settings(setting_words + row * SETTING_WORDS);
+  if (!is_drawn(settings, has, slots, bias_columns)) {
+    tokens[row] = settings.slot < 0 ? NO_TOKEN : NO_STATE;
+    return;
   }
-  for (; v < vocabulary; ++v) {
-    const float x = logits[v];
-    const float penalised = x > 0.0f ? x / penalty : x * penalty;
-    weights[v] = seen[v] ? penalised : x;
+  const long slot = settings.slot;
+  const bool changes = changes_logits(settings);
+  __global uint* own_counts = counts + slot * vocabulary;
+  __global const float* z = logits + (long)row * vocabulary;
+  if (changes) {
+    __global float* own = changed + (long)row * vocabulary;
+    change_row(own, z, own_counts, bias_ids + slot * bias_columns,
+               bias_values + slot * bias_columns, mask + (long)row * ((vocabulary + 31) / 32),
+               vocabulary, settings);
+    z = own;
   }
-}
-
-// weights = exp((z - max_z) / temperature), 0 beyond the vocabulary. z may alias weights.
-void weigh(__global float* weights, __global const float* z, int vocabulary, float max_z,
-           float temperature) {
-  int v = 0;
-  for (; v < vocabulary; v += 16) {
-    const float16 w = exp16((load16_logits(z, v, vocabulary) - max_z) / temperature);
-    vstore16(w >= 0.0f ? w : (float16)(0.0f), 0, weights + v);  // NaN becomes 0
+  const Peak peak = row_peak(z, vocabulary, changes);
+  int token = peak.id;
+  if (token >= 0 && settings.temperature > 0.0f) {
+    const uint2 random = philox2x32((uint2)(settings.step, 0u), settings.seed);
+    const Row searched = {z, peak.value, settings.temperature, list + (long)row * vocabulary, 0, false};
+    token = draw(searched, settings, uniform_of(random.x), vocabulary);
   }
-  for (; v % 64 != 0; v += 16) vstore16((float16)(0.0f), 0, weights + v);
-}
-
-CPU_KERNEL sample(__global int* token, __global uchar* seen, __global uint* setting_words,
-                  __global float* weights, __global const float* logits, int vocabulary) {
-  const SampleSettings settings = read_settings(setting_words);
-  __global const float* z = logits;
-  if (settings.penalty != 1.0f) {
-    penalise(weights, logits, seen, vocabulary, settings.penalty);
-    z = weights;
-  }
-  const Peak before_all = {INFINITY, -1};
-  const Peak peak = peak_after(z, vocabulary, before_all);
-  const bool usable = all_finite(z, vocabulary);
-  if (settings.temperature > 0.0f) {
-    weigh(weights, z, vocabulary, peak.value, settings.temperature);
-  }
-  const uint2 random = philox2x32((uint2)(settings.step, 0u), settings.seed);
-  const Field field = {weights, vocabulary};
-  const int drawn = choose(field, settings, uniform_of(random.x), peak.id);
-  const int chosen = usable ? drawn : -1;
-  token[0] = chosen;
-  if (chosen >= 0) seen[chosen] = 1;
-  setting_words[STEP_WORD] = settings.step + 1u;
-}
-
-CPU_KERNEL sample_logprobs(__global float* logprob, __global int* top_ids,
-                           __global float* top_logprobs, __global const float* logits,
-                           __global const int* token, int vocabulary, int top_count) {
-  const float max_logit = row_max(logits, vocabulary);
-  const float log_sum = log(row_sum_exp(logits, vocabulary, max_logit));
-  const int id = token[0];
-  const bool exists = id >= 0 && id < vocabulary;
-  logprob[0] = exists ? (logits[id] - max_logit) - log_sum : NAN;
-  Peak peak = {INFINITY, -1};
-  for (int k = 0; k < top_count; ++k) {
-    peak = peak_after(logits, vocabulary, peak);
-    top_ids[k] = peak.id;
-    top_logprobs[k] = (peak.value - max_logit) - log_sum;
+  tokens[row] = token;
+  if (settings.keeps_latest && (has & HAS_LATEST) != 0) latest[slot] = token;
+  if (token >= 0 && has_penalties(settings)) {
+    if ((own_counts[token] & REPLY_COUNT) != REPLY_COUNT) own_counts[token] += 1u;
   }
 }

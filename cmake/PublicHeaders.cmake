@@ -91,7 +91,10 @@ set(CLORA_PUBLIC_HEADERS
   model/generation/engine.hpp
   model/generation/generation_request.hpp
   model/generation/generator.hpp
+  model/generation/kv_cache_type.hpp
   model/generation/sampling_config.hpp
+  model/generation/grammar/grammar_vocabulary.hpp
+  model/generation/grammar/token_grammar.hpp
   model/generation/stop_filter.hpp
   model/text/chat_message.hpp
   model/text/chat_template.hpp

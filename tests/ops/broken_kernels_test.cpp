@@ -110,11 +110,12 @@ void lora_gradients(SelfTest& t) {
 
 // Scaled columns, and one row of another adapter than the rest.
 Epilogue two_adapters(SelfTest& t, std::int64_t rows, std::int64_t columns) {
-  const std::array groups{RowGroup{0, 1, 1}, RowGroup{1, rows, 0}};
-  return {.low_rank = {.s = t.input({rows, 5}),
-                       .u = t.input({2, 5, columns}),
-                       .row_groups = t.input({rows, 2}, row_group_table(rows, groups))},
-          .column_scale = t.input({columns})};
+  const std::array groups{RowGroup{0, 1, 1, 4}, RowGroup{1, rows, 0}};
+  return {
+      .low_rank = {.s = t.input({rows, 5}),
+                   .u = t.input({2, 5, columns}),
+                   .row_groups = t.input({rows, kRowGroupWords}, row_group_table(rows, groups))},
+      .column_scale = t.input({columns})};
 }
 
 std::vector<Family> families() {
@@ -499,19 +500,18 @@ std::vector<Family> families() {
          record_adamw_q8(t.batch(), tensors, t.output({1}));
        }},
       {"sample",
-       {"sample_cpu.cl", "settings.temperature", "(2.0f * settings.temperature)"},
+       {"sample_cpu.cl", "d / row->temperature", "d / (2.0f * row->temperature)"},
        [](SelfTest& t) {
-         const auto words = std::bit_cast<std::array<std::uint32_t, 8>>(
+         const auto words = std::bit_cast<std::array<std::uint32_t, 16>>(
              SampleSettings{.temperature = 0.7F, .seed = 3});
-         record_sample(t.batch(), t.output({1}, DType::i32),
-                       t.input({25}, std::vector<std::uint32_t>(25)).slice(0, {100}, DType::u8),
-                       t.input({8}, words), t.input({100}));
+         record_sample(t.batch(), t.output({1}, DType::i32), t.input({1, 16}, words),
+                       t.input({1, 100}));
        }},
       {"sample_logprobs",
-       {"sample_cpu.cl", "- log_sum", "+ log_sum"},
+       {"sample_logprobs_cpu.cl", "- log_sum", "+ log_sum"},
        [](SelfTest& t) {
-         record_logprobs(t.batch(), {t.output({1}), t.output({3}, DType::i32), t.output({3})},
-                         t.input({100}), t.input({1}, kToken));
+         record_logprobs(t.batch(), {t.output({1}), t.output({1, 3}, DType::i32), t.output({1, 3})},
+                         t.input({1, 100}), t.input({1}, kToken));
        }},
   };
 }
