@@ -6,12 +6,13 @@
 #include <optional>
 
 #include "clora/lora/peft_files.hpp"
-#include "clora/model/generation/generator.hpp"
+#include "clora/model/generation/grammar/token_grammar.hpp"
 #include "clora/runtime/files/digest.hpp"
 #include "clora/serving/engine_backend.hpp"
 #include "clora/serving/request_error.hpp"
 #include "runtime/fail.hpp"
 #include "tools/clora/loaded_model.hpp"
+#include "tools/clora/serve/embedding_service.hpp"
 
 namespace clora {
 namespace {
@@ -45,10 +46,21 @@ std::vector<ServedAdapter> load_adapters(LoadedModel& loaded, const ServeOptions
   return adapters;
 }
 
+// The largest rank of a request, which may add two adapters.
+std::int64_t largest_rank(const std::vector<ServedAdapter>& adapters) {
+  std::int64_t first = 0, second = 0;
+  for (const ServedAdapter& each : adapters) {
+    const std::int64_t rank = rank_of(each.adapter);
+    second = std::max(second, std::min(first, rank));
+    first = std::max(first, rank);
+  }
+  return first + second;
+}
+
 EngineConfig engine_config(const ServeOptions& options, const ModelConfig& model,
                            const std::vector<ServedAdapter>& adapters, const Tokenizer& tokenizer) {
-  std::int64_t rank = options.allows_loading ? kLoadableRank : 0;
-  for (const ServedAdapter& each : adapters) rank = std::max(rank, rank_of(each.adapter));
+  const std::int64_t rank =
+      std::max(options.allows_loading ? kLoadableRank : 0, largest_rank(adapters));
   std::int64_t count = std::ssize(adapters);
   if (options.allows_loading) count = std::max(count, kLoadableAdapters);
   EngineConfig config{.max_sequences = options.max_sequences,
@@ -98,6 +110,14 @@ struct ModelService::Impl {
                    EngineThreadLimits{.max_replies = static_cast<std::size_t>(given.max_sequences +
                                                                               given.max_queue)});
     service.emplace(completion_options());
+    embeddings.emplace(EmbeddingService::Parts{
+        .model = &loaded.model(),
+        .tokenizer = &tokenizer,
+        .engine = &*thread,
+        .models = &models,
+        .adapter_of = [this](const std::string& name) {
+          return loaded.adapter(models.describe(name)["root"].get<std::string>()).value();
+        }});
   }
 
   void make_engine() {
@@ -114,6 +134,13 @@ struct ModelService::Impl {
     }
   }
 
+  std::shared_ptr<const TokenGrammar> grammar_of(const ReplyFormat& format) const {
+    if (format.kind == ReplyFormat::Kind::json_object) {
+      return TokenGrammar::any_json_object(vocabulary);
+    }
+    return TokenGrammar::from_json_schema(format.schema, vocabulary);
+  }
+
   CompletionOptions completion_options() {
     const std::string identity = options.common.model + loaded.context().device().name;
     return {.engine = &*thread,
@@ -127,7 +154,8 @@ struct ModelService::Impl {
             .limits = {.max_positions = config.max_positions,
                        .max_output_tokens = options.max_output_tokens,
                        .request_time = std::chrono::milliseconds(
-                           static_cast<std::int64_t>(options.request_timeout * 1000))}};
+                           static_cast<std::int64_t>(options.request_timeout * 1000))},
+            .grammar_of = [this](const ReplyFormat& format) { return grammar_of(format); }};
   }
 
   void load(const std::string& name, const std::string& path) {
@@ -147,12 +175,16 @@ struct ModelService::Impl {
   void unload(const std::string& name) {
     const std::lock_guard lock(loading);
     models.remove(name);
-    thread->run([&] { engine->remove_adapter(name); });
+    thread->run([&] {
+      engine->remove_adapter(name);
+      embeddings->forget(name);
+    });
   }
 
   const ServeOptions options;
   const ModelText text;
   const Tokenizer tokenizer;
+  const GrammarVocabulary vocabulary{tokenizer};
   LoadedModel loaded;
   ServedModels models;
   ServerMetrics metrics;
@@ -163,6 +195,7 @@ struct ModelService::Impl {
   std::optional<EngineBackend> backend;
   std::optional<EngineThread> thread;
   std::optional<CompletionService> service;
+  std::optional<EmbeddingService> embeddings;  // its requests have ended before it does
 };
 
 ModelService::ModelService(const ServeOptions& options, Output& output)
@@ -177,6 +210,9 @@ ApiParts ModelService::parts() {
                  .engine = &*impl_->thread,
                  .models = &impl_->models,
                  .metrics = &impl_->metrics};
+  parts.embed = [impl = impl_.get()](const std::string& body) {
+    return impl->embeddings->reply(body);
+  };
   if (!impl_->options.allows_loading) return parts;
   parts.load_adapter = [impl = impl_.get()](const std::string& name, const std::string& path) {
     impl->load(name, path);

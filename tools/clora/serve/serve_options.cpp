@@ -37,9 +37,10 @@ void add_adapter_options(CLI::App& command, ServeOptions& options) {
                 "Let clients load adapters of --adapters-dir, and unload adapters")
       ->group(group);
   command
-      .add_option("--max-rank", options.max_rank,
-                  "Largest rank of an adapter (default: that of the given ones; 64 with "
-                  "--allow-adapter-loading)")
+      .add_option(
+          "--max-rank", options.max_rank,
+          "Largest rank of an adapter, or of two that a request adds (default: what the given "
+          "ones need; at least 64 with --allow-adapter-loading)")
       ->transform(Integer(1, 65536))
       ->group(group);
   command

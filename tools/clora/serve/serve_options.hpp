@@ -17,7 +17,7 @@ struct ServeOptions {
   std::vector<std::string> adapters;  // NAME=DIR
   std::string adapters_dir;
   bool allows_loading = false;
-  std::int64_t max_rank = 0;  // 0: the largest of the adapters
+  std::int64_t max_rank = 0;  // 0: what the adapters need, two at once
   std::int64_t max_device_adapters =
       0;  // 0: as many as are given, at least 8 if loading is allowed
   std::string chat_template;
