@@ -91,7 +91,10 @@ set(CLORA_PUBLIC_HEADERS
   model/generation/engine.hpp
   model/generation/generation_request.hpp
   model/generation/generator.hpp
+  model/generation/kv_cache_type.hpp
   model/generation/sampling_config.hpp
+  model/generation/grammar/grammar_vocabulary.hpp
+  model/generation/grammar/token_grammar.hpp
   model/generation/stop_filter.hpp
   model/text/chat_message.hpp
   model/text/chat_template.hpp
@@ -110,12 +113,18 @@ set(CLORA_PUBLIC_HEADERS
   model/training/training_config.hpp
   model/training/training_run.hpp
   serving/completion_request.hpp
+  serving/completion_service.hpp
+  serving/engine_backend.hpp
+  serving/engine_thread.hpp
+  serving/event_queue.hpp
+  serving/generation_backend.hpp
   serving/http_connection.hpp
   serving/http_head.hpp
   serving/http_limits.hpp
   serving/http_server.hpp
-  serving/reply_stream.hpp
   serving/request_error.hpp
+  serving/served_models.hpp
+  serving/server_metrics.hpp
 )
 
 set(CLORA_PUBLIC_INCLUDE ${PROJECT_BINARY_DIR}/include)

@@ -243,8 +243,7 @@ void record_logprobs(Batch& batch, const LogprobOutputs& outputs, const Tensor& 
   const bool cpu = takes_cpu_kernel(context, {kSample, "sample_logprobs_cpu.cl", "sample_logprobs"},
                                     test_logprobs);
   const double passes = top > 0 ? 3 : 2;
-  Launch launch{.cost = {passes * n.elements(), 4 * passes * n.elements()},
-                .label = "sample/logprobs"};
+  Launch launch{{}, {}, {passes * n.elements(), 4 * passes * n.elements()}, "sample/logprobs"};
   Defines defines;
   defines.set("MAX_TOP", kMaxTopLogprobs);
   // Without a list the kernel still needs buffers; it does not write to them.

@@ -2,54 +2,21 @@
 
 #include <fmt/format.h>
 
-#include <limits>
-#include <random>
+#include <algorithm>
 
-#include "clora/runtime/files/json.hpp"
+#include "serving/chat_fields.hpp"
+#include "serving/prompt_fields.hpp"
+#include "serving/request_body.hpp"
 #include "serving/request_fields.hpp"
+#include "serving/sampling_fields.hpp"
 
 namespace clora {
 namespace {
 
-using nlohmann::json;
-
-constexpr std::int64_t kMaxInteger = std::numeric_limits<std::int32_t>::max();
-constexpr std::int64_t kMaxSeed = std::numeric_limits<std::uint32_t>::max();
-
-json parse_body(std::string_view body) {
-  try {
-    return parse_json(body, "the request", {.depth = 16});
-  } catch (const Error& error) {
-    throw RequestError({.code = "invalid_json"}, error.what());
-  }
-}
-
-std::int64_t max_tokens_of(RequestFields& fields, CompletionKind kind) {
-  const IntegerRange range{1, kMaxInteger};
-  const auto tokens = fields.integer("max_tokens", range);
-  if (kind == CompletionKind::text) return tokens.value_or(GenerationConfig{}.max_tokens);
-  const auto newer = fields.integer("max_completion_tokens", range);
-  if (tokens && newer && *tokens != *newer) {
-    fields.wrong("max_completion_tokens", "equal to max_tokens, its older name", *newer);
-  }
-  return newer ? *newer : tokens.value_or(GenerationConfig{}.max_tokens);
-}
-
-GenerationConfig config_of(RequestFields& fields, CompletionKind kind) {
-  GenerationConfig config;
-  config.max_tokens = max_tokens_of(fields, kind);
-  config.temperature = fields.number("temperature", {0, 2}).value_or(1);
-  config.top_p = fields.number("top_p", {.low = 0, .high = 1, .above = true}).value_or(1);
-  config.top_k = fields.integer("top_k", {0, kMaxInteger}).value_or(0);
-  config.min_p = fields.number("min_p", {0, 1}).value_or(0);
-  config.repetition_penalty = fields.number("repetition_penalty", {0.01, 100}).value_or(1);
-  const auto seed = fields.integer("seed", {0, kMaxSeed});
-  config.seed = seed ? static_cast<std::uint32_t>(*seed) : std::random_device{}();
-  return config;
-}
+constexpr double kMaxScale = 100;
 
 bool include_usage_of(RequestFields& fields, bool stream) {
-  const json* value = fields.find("stream_options");
+  const RequestJson* value = fields.find("stream_options");
   if (value == nullptr) return false;
   if (!stream) fields.wrong("stream_options", "absent unless stream is true", *value);
   RequestFields options(*value, "stream_options");
@@ -59,101 +26,80 @@ bool include_usage_of(RequestFields& fields, bool stream) {
   return wanted;
 }
 
-// Text parts are joined by newlines, as in vLLM and llama.cpp.
-std::string content_of(const json& content, const std::string& path) {
-  if (content.is_string()) return content.get<std::string>();
-  if (!content.is_array() || content.empty()) {
-    throw RequestError({.param = path, .code = "invalid_value"},
-                       fmt::format("{} must be a string or an array of parts, got {}", path,
-                                   json_excerpt(content)));
-  }
-  std::string text;
-  for (std::size_t i = 0; i < content.size(); ++i) {
-    RequestFields part(content[i], fmt::format("{}[{}]", path, i));
-    part.accept_only("type", "text");
-    part.required("text");
-    if (i > 0) text += '\n';
-    text += part.text("text").value();
-    part.required("type");
-    part.refuse_others();
-  }
-  return text;
-}
-
-ChatMessage message_of(const json& value, const std::string& path) {
-  RequestFields fields(value, path);
-  const json& role = fields.required("role");
-  if (role != "system" && role != "user" && role != "assistant") {
-    fields.wrong("role", "system, user or assistant", role);
-  }
-  ChatMessage message{role.get<std::string>(),
-                      content_of(fields.required("content"), fields.path_of("content"))};
-  fields.accept_only("tool_calls", json::array());
-  fields.accept_only("annotations", json::array());
+AdapterUse adapter_use_of(const RequestJson& value, std::size_t index) {
+  RequestFields fields(value, fmt::format("adapters[{}]", index));
+  fields.required("name");
+  AdapterUse use{.name = fields.text("name").value()};
+  use.scale = fields.number("scale", {-kMaxScale, kMaxScale}).value_or(1);
   fields.refuse_others();
-  return message;
+  return use;
 }
 
-std::vector<ChatMessage> messages_of(RequestFields& fields) {
-  const json& values = fields.required("messages");
-  if (!values.is_array() || values.empty()) {
-    fields.wrong("messages", "an array of at least one message", values);
+std::vector<AdapterUse> adapters_of(RequestFields& fields) {
+  const RequestJson* value = fields.find("adapters");
+  if (value == nullptr) return {};
+  if (!value->is_array() || value->size() > 2) {
+    fields.wrong("adapters", "an array of at most two adapters", *value);
   }
-  std::vector<ChatMessage> messages;
-  for (const json& value : values) {
-    messages.push_back(message_of(value, fmt::format("messages[{}]", messages.size())));
+  std::vector<AdapterUse> adapters;
+  for (const RequestJson& each : *value) adapters.push_back(adapter_use_of(each, adapters.size()));
+  if (adapters.size() == 2 && adapters[0].name == adapters[1].name) {
+    fields.wrong("adapters", "two different adapters", *value);
   }
-  return messages;
+  return adapters;
 }
 
-std::string prompt_of(RequestFields& fields) {
-  const json& prompt = fields.required("prompt");
-  if (!prompt.is_string() || prompt.get_ref<const std::string&>().empty()) {
-    fields.wrong("prompt", "a non-empty string", prompt);
+std::int64_t choices_of(RequestFields& fields, std::size_t prompts) {
+  const std::int64_t choices = fields.integer("n", {1, kMaxChoices}).value_or(1);
+  if (choices * static_cast<std::int64_t>(prompts) > kMaxChoices) {
+    fields.wrong("n", fmt::format("at most {} for all prompts together", kMaxChoices), choices);
   }
-  return prompt.get<std::string>();
+  return choices;
+}
+
+void read_text_fields(RequestFields& fields, CompletionRequest& request) {
+  request.prompts = prompts_of(fields, "prompt", static_cast<std::size_t>(kMaxChoices));
+  request.add_special_tokens = fields.flag("add_special_tokens").value_or(true);
+  request.echo = fields.flag("echo").value_or(false);
+  if (request.echo && request.sampling.logprobs) {
+    fields.wrong("echo", "false with logprobs: those of a prompt are not supported", true);
+  }
 }
 
 // Accepts unsupported fields that would change the reply only with the value that has no effect.
-void refuse_unsupported(RequestFields& fields, CompletionKind kind) {
-  fields.accept_only("n", 1);
-  fields.accept_only("presence_penalty", 0);
-  fields.accept_only("frequency_penalty", 0);
-  fields.accept_only("logit_bias", json::object());
-  if (kind == CompletionKind::text) {
-    fields.accept_only("logprobs", nullptr);
-    fields.accept_only("echo", false);
-    fields.accept_only("best_of", 1);
+void refuse_unsupported(RequestFields& fields, const CompletionRequest& request) {
+  if (request.kind == CompletionKind::text) {
+    fields.accept_only("best_of", request.choices);
     fields.accept_only("suffix", "");
     return;
   }
-  fields.accept_only("logprobs", false);
-  fields.accept_only("top_logprobs", 0);
-  fields.accept_only("tools", json::array());
-  fields.accept_only("tool_choice", "none");
-  fields.accept_only("functions", json::array());
+  fields.accept_only("functions", RequestJson::array());
   fields.accept_only("function_call", "none");
-  fields.accept_only("response_format", json{{"type", "text"}});
-  fields.accept_only("modalities", json::array({"text"}));
+  fields.accept_only("modalities", RequestJson::array({"text"}));
   fields.accept_only("store", false);
 }
 
 }  // namespace
 
 CompletionRequest parse_completion_request(std::string_view body, CompletionKind kind) {
-  const json value = parse_body(body);
+  const RequestJson value = parse_request_body(body);
   RequestFields fields(value);
   CompletionRequest request{.kind = kind};
   request.model = fields.text("model").value_or("");
-  if (kind == CompletionKind::text) request.prompt = prompt_of(fields);
-  if (kind == CompletionKind::chat) request.messages = messages_of(fields);
-  request.config = config_of(fields, kind);
+  request.sampling = sampling_of(fields, kind);
+  if (kind == CompletionKind::text) read_text_fields(fields, request);
+  if (kind == CompletionKind::chat) read_chat_fields(fields, request);
+  request.max_tokens = max_tokens_of(fields, kind);
+  request.choices = choices_of(fields, std::max<std::size_t>(request.prompts.size(), 1));
+  request.adapters = adapters_of(fields);
   request.stops = fields.texts("stop", {});
+  request.format = reply_format_of(fields);
+  request.ignore_eos = fields.flag("ignore_eos").value_or(false);
   request.stream = fields.flag("stream").value_or(false);
   request.include_usage = include_usage_of(fields, request.stream);
-  refuse_unsupported(fields, kind);
+  refuse_unsupported(fields, request);
   fields.ignore({"user", "metadata", "service_tier", "safety_identifier", "prompt_cache_key",
-                 "parallel_tool_calls"});
+                 "prompt_cache_retention"});
   fields.refuse_others();
   return request;
 }

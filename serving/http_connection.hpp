@@ -5,6 +5,8 @@
 #pragma once
 
 #include <httplib.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -26,9 +28,13 @@ namespace clora {
 
 class HttpConnection final : public httplib::Stream {
  public:
-  // Takes ownership of the socket. `stopping` ends every wait.
-  HttpConnection(int socket, const HttpLimits& limits, std::function<bool()> stopping)
-      : socket_(socket), limits_(limits), stopping_(std::move(stopping)) {
+  // Takes ownership of the socket. `stopping` ends every wait, `draining` that for a request.
+  HttpConnection(int socket, const HttpLimits& limits, std::function<bool()> stopping,
+                 std::function<bool()> draining)
+      : socket_(socket),
+        limits_(limits),
+        stopping_(std::move(stopping)),
+        draining_(std::move(draining)) {
     // Limits the system's send buffer, which grows to megabytes when a client does not read.
     const int bytes = 32 << 10U;
     ::setsockopt(socket_, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
@@ -46,7 +52,7 @@ class HttpConnection final : public httplib::Stream {
   bool read_head() {
     deadline_ = Clock::now() + limits_.idle_time;
     drop_read();
-    if (received_.empty() && !receive()) return false;
+    if (received_.empty() && !receive(draining_)) return false;
     deadline_ = Clock::now() + limits_.request_time;
     state_ = State::broken;
     answered_ = false;
@@ -74,8 +80,9 @@ class HttpConnection final : public httplib::Stream {
            (state_ == State::body && !head_.body.chunked && body_left_ == 0);
   }
 
-  // Whether the client has closed its end or its machine is unreachable.
+  // Whether the client has closed its end or its machine is unreachable, or the server is stopping.
   bool client_left() const {
+    if (stopping_()) return true;
     pollfd state{.fd = socket_, .events = POLLRDHUP, .revents = 0};
     return ::poll(&state, 1, 0) != 0;
   }
@@ -85,10 +92,11 @@ class HttpConnection final : public httplib::Stream {
     state_ = State::broken;
     if (answered_) return;
     const std::string body = json_text(reply.body);
-    const std::string response = "HTTP/1.1 " + std::to_string(reply.status) +
-                                 " Refused\r\nContent-Type: application/json\r\nContent-Length: " +
-                                 std::to_string(body.size()) + "\r\nConnection: close\r\n\r\n" +
-                                 body;
+    const std::string again = reply.status == 503 ? "Retry-After: 1\r\n" : "";
+    const std::string response =
+        "HTTP/1.1 " + std::to_string(reply.status) + " Refused\r\n" + again +
+        "Content-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
+        "\r\nConnection: close\r\n\r\n" + body;
     write(response.data(), response.size());
   }
 
@@ -114,7 +122,21 @@ class HttpConnection final : public httplib::Stream {
 
   bool is_readable() const override { return !client_left(); }
   bool is_writable() const override { return !client_left(); }
-  void get_remote_ip_and_port(std::string&, int&) const override {}
+  void get_remote_ip_and_port(std::string& ip, int& port) const override {
+    sockaddr_storage address{};
+    socklen_t length = sizeof address;
+    std::array<char, NI_MAXHOST> host{};
+    auto* const named = reinterpret_cast<sockaddr*>(&address);
+    if (::getpeername(socket_, named, &length) != 0 ||
+        ::getnameinfo(named, length, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST) != 0) {
+      return;
+    }
+    ip = host.data();
+    const in_port_t bytes = address.ss_family == AF_INET6
+                                ? reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port
+                                : reinterpret_cast<const sockaddr_in*>(&address)->sin_port;
+    port = ntohs(bytes);
+  }
   void get_local_ip_and_port(std::string&, int&) const override {}
   socket_t socket() const override { return 0; }  // compared with FD_SETSIZE, for select() only
 
@@ -176,11 +198,12 @@ class HttpConnection final : public httplib::Stream {
 
   // Appends more bytes to `received_`; false at the end of the stream or if none came before the
   // deadline.
-  bool receive() {
+  bool receive() { return receive(stopping_); }
+  bool receive(const std::function<bool()>& ended) {
     std::array<char, 4096> bytes;
     ssize_t count = -1;
     do {
-      if (!wait(POLLIN, deadline_)) return false;
+      if (!wait(POLLIN, deadline_, ended)) return false;
       count = ::recv(socket_, bytes.data(), bytes.size(), MSG_DONTWAIT);
     } while (would_block(count));
     if (count <= 0) return false;
@@ -190,12 +213,15 @@ class HttpConnection final : public httplib::Stream {
 
   // Waits in short steps, so that a stopping server is not delayed.
   bool wait(short events, Clock::time_point deadline) const {
+    return wait(events, deadline, stopping_);
+  }
+  bool wait(short events, Clock::time_point deadline, const std::function<bool()>& ended) const {
     for (;;) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
       pollfd state{.fd = socket_, .events = events, .revents = 0};
       const auto wait_ms = std::clamp<std::int64_t>(left.count(), 0, 50);
       if (::poll(&state, 1, static_cast<int>(wait_ms)) > 0) return true;
-      if (Clock::now() >= deadline || stopping_()) return false;
+      if (Clock::now() >= deadline || ended()) return false;
     }
   }
 
@@ -216,6 +242,7 @@ class HttpConnection final : public httplib::Stream {
   const int socket_;
   const HttpLimits& limits_;
   const std::function<bool()> stopping_;
+  const std::function<bool()> draining_;
   State state_ = State::idle;
   Clock::time_point deadline_ = Clock::now();
   std::string received_;

@@ -10,8 +10,9 @@
 namespace clora {
 namespace {
 
-constexpr std::array<std::string_view, 6> kHeaders{
-    "host", "connection", "expect", "authorization", "content-length", "transfer-encoding"};
+constexpr std::array<std::string_view, 7> kHeaders{
+    "host",   "connection",     "expect",           "authorization",
+    "origin", "content-length", "transfer-encoding"};
 
 [[noreturn]] void refuse(int status, const std::string& message) {
   throw RequestError({.status = status}, message);

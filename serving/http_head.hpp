@@ -22,9 +22,9 @@ struct HttpBody {
 
 struct HttpHead {
   // The request line and only the headers that the server uses: Host, Connection, Expect,
-  // Authorization, Content-Length and Transfer-Encoding. The others are dropped because cpp-httplib
-  // 0.11 overflows the stack on a long Range, decompresses a body without a limit, and parses forms
-  // and multipart bodies by their Content-Type.
+  // Authorization, Origin, Content-Length and Transfer-Encoding. The others are dropped because
+  // cpp-httplib 0.11 overflows the stack on a long Range, decompresses a body without a limit, and
+  // parses forms and multipart bodies by their Content-Type.
   std::string text;
   HttpBody body;
 };

@@ -55,9 +55,9 @@ class HttpServer final : public httplib::Server {
     set_exception_handler([](const auto&, auto& response, std::exception_ptr thrown) {
       answer(response, reply_to(thrown));
     });
-    set_post_routing_handler([](const auto&, auto& response) {
-      if (current()->at_request_end() || response.has_header("Connection")) return;
-      response.set_header("Connection", "close");
+    set_post_routing_handler([this](const auto&, auto& response) {
+      if (response.has_header("Connection")) return;
+      if (!current()->at_request_end() || draining_) response.set_header("Connection", "close");
     });
     set_error_handler([](const auto&, auto& response) {
       if (response.body.empty()) answer(response, error_reply(response.status));
@@ -65,22 +65,34 @@ class HttpServer final : public httplib::Server {
   }
 
   // Returns the port; 0 selects any free port. Errors: io.
-  int bind(int port) {
+  int bind(int port, const std::string& host = "127.0.0.1") {
     const bool any = port == 0;
-    const int bound =
-        any ? bind_to_any_port("127.0.0.1") : (bind_to_port("127.0.0.1", port) ? port : -1);
+    const int bound = any ? bind_to_any_port(host) : (bind_to_port(host, port) ? port : -1);
     if (bound <= 0) {
-      throw Error(ErrorCode::io, "cannot listen on port " + std::to_string(port) + " of 127.0.0.1");
+      throw Error(ErrorCode::io, "cannot listen on port " + std::to_string(port) + " of " + host +
+                                     ": it is in use, or the address is not one of this machine");
     }
     ::listen(svr_sock_, SOMAXCONN);  // cpp-httplib's backlog is five
     return bound;
   }
 
-  // Whether the client of the request that this thread handles has left.
+  // Accepts no further connections and ends those that have no request; listen_after_bind() returns
+  // when the last request has its response. From any thread, while it is running.
+  void drain() {
+    if (draining_.exchange(true) || !is_running()) return;
+    // Ends the loop that accepts, which closes the socket. cpp-httplib's own stop() would also cut
+    // the streams that are being sent.
+    ::shutdown(svr_sock_, SHUT_RDWR);
+  }
+  // Ends the connections that drain() waits for. REQUIRES: drain() was called.
+  void abandon() { svr_sock_ = INVALID_SOCKET; }
+
+  // Whether the client of the request that this thread handles has left, or the server is stopping.
   static bool client_left() { return current() != nullptr && current()->client_left(); }
 
   static void answer(httplib::Response& response, const nlohmann::json& body, int status = 200) {
     response.status = status;
+    if (status == 429 || status == 503) response.set_header("Retry-After", "1");
     response.set_content(json_text(body), "application/json");
   }
   static void answer(httplib::Response& response, const ErrorReply& reply) {
@@ -113,7 +125,9 @@ class HttpServer final : public httplib::Server {
   }
 
   bool process_and_close_socket(socket_t socket) override {
-    HttpConnection connection(socket, limits_, [this] { return svr_sock_ == INVALID_SOCKET; });
+    const auto stopping = [this] { return svr_sock_ == INVALID_SOCKET; };
+    HttpConnection connection(socket, limits_, stopping,
+                              [this, stopping] { return draining_ || stopping(); });
     if (!ConnectionThreads::serving()) return false;
     const bool refused = open_.fetch_add(1) >= limits_.connections;
     current() = &connection;
@@ -145,6 +159,7 @@ class HttpServer final : public httplib::Server {
 
   const HttpLimits limits_;
   std::atomic<std::size_t> open_ = 0;
+  std::atomic<bool> draining_ = false;
 };
 
 }  // namespace clora

@@ -4,13 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "clora/runtime/files/json.hpp"
 
 namespace clora {
 namespace {
 
-using nlohmann::json;
+using json = RequestJson;
 
 bool inside(double number, NumberRange range) {
   return std::isfinite(number) && number <= range.high &&
@@ -94,6 +95,20 @@ std::vector<std::string> RequestFields::texts(std::string_view name, TextsLimit 
   std::vector<std::string> texts;
   std::ranges::transform(*value, std::back_inserter(texts), check);
   return texts;
+}
+
+std::vector<std::int32_t> RequestFields::ids(std::string_view name) {
+  const json& value = required(name);
+  if (!value.is_array()) wrong(name, "an array of token ids", value);
+  std::vector<std::int32_t> ids;
+  for (const json& each : value) {
+    const auto id = json_integer(each);
+    if (!id || *id < 0 || *id > std::numeric_limits<std::int32_t>::max()) {
+      wrong(name, "an array of token ids", each);
+    }
+    ids.push_back(static_cast<std::int32_t>(*id));
+  }
+  return ids;
 }
 
 void RequestFields::accept_only(std::string_view name, const json& harmless) {

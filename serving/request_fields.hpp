@@ -18,6 +18,9 @@
 
 namespace clora {
 
+// Keeps the order of keys, which templates and schemas depend on.
+using RequestJson = nlohmann::ordered_json;
+
 // Both bounds are inclusive; `above` excludes the lower one.
 struct NumberRange {
   double low = 0;
@@ -38,7 +41,7 @@ struct TextsLimit {
 class RequestFields {
  public:
   // `path` is the path of the object in the request: "messages[2]"; empty for the request itself.
-  explicit RequestFields(const nlohmann::json& object, std::string path = {});
+  explicit RequestFields(const RequestJson& object, std::string path = {});
 
   std::optional<std::int64_t> integer(std::string_view name, IntegerRange range);
   std::optional<double> number(std::string_view name, NumberRange range);
@@ -46,14 +49,16 @@ class RequestFields {
   std::optional<bool> flag(std::string_view name);
   // One text or an array of texts, each not empty.
   std::vector<std::string> texts(std::string_view name, TextsLimit limit);
+  // An array of token ids: integers from 0 to 2147483647.
+  std::vector<std::int32_t> ids(std::string_view name);
   // The value, of any type; nullptr if it is absent.
-  const nlohmann::json* find(std::string_view name);
+  const RequestJson* find(std::string_view name);
   // The same. Errors: the field is absent.
-  const nlohmann::json& required(std::string_view name);
+  const RequestJson& required(std::string_view name);
 
   // For an unsupported field that would change the reply: refused unless it is absent or has the
   // value without effect.
-  void accept_only(std::string_view name, const nlohmann::json& harmless);
+  void accept_only(std::string_view name, const RequestJson& harmless);
   // For fields that cannot change the reply.
   void ignore(std::initializer_list<std::string_view> names);
   void refuse_others() const;
@@ -61,10 +66,10 @@ class RequestFields {
   // "messages[2].role" for "role".
   std::string path_of(std::string_view name) const;
   [[noreturn]] void wrong(std::string_view name, std::string_view wanted,
-                          const nlohmann::json& got) const;
+                          const RequestJson& got) const;
 
  private:
-  const nlohmann::json* object_;
+  const RequestJson* object_;
   std::string path_;
   std::set<std::string, std::less<>> known_;
 };

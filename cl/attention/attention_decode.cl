@@ -7,6 +7,7 @@
 // Types   q of -D X_TYPE, k and v of KEY_TYPE (without it X_TYPE), y of RESULT_TYPE: f32, bf16 or
 //         f16; all else f32. -D HEAD_DIM=E; -D VEC_SIZE=4: E is a multiple of 4, and all are
 //         aligned to it
+// Pages   -D PAGE: k and v are a cache of pages (paged_keys.clh)
 // Work    attention_decode: a work-group of GROUP items owns a row, a head and a split of the row's
 //         keys: group (t SPLITS + split, h). It loops over blocks of GROUP keys: an item owns a key
 //         for the scores, and then a column of v and a slice of the keys.
@@ -22,9 +23,12 @@
 //! clc: build GROUP=64 HEAD_DIM={64,256} VEC_SIZE=4 SPLITS=16 X_TYPE=f32 KEY_TYPE={bf16,f16}
 //!     RESULT_TYPE=f32
 //! clc: build GROUP=64 HEAD_DIM={5,256} VEC_SIZE=1 SPLITS=2 X_TYPE={f32,bf16} RESULT_TYPE=f32
+//! clc: build GROUP=64 HEAD_DIM=64 VEC_SIZE=4 SPLITS=16 X_TYPE=f32 KEY_TYPE={f32,bf16}
+//!     RESULT_TYPE=f32 PAGE=16
 //! clc: budget on gfx90a registers<=128 spills=0
 #include "activations.clh"
 #include "attention/attention_problem.clh"
+#include "attention/paged_keys.clh"
 #include "soft_cap.clh"
 
 #if !defined(GROUP) || !defined(HEAD_DIM) || !defined(SPLITS)
@@ -54,14 +58,15 @@ float largest_of(__local const float* scores) {
   return largest;
 }
 
-// values [AHEAD][ITEM_COLUMNS]: loads rows n, n + SLICES, ... of `count` rows of v; past the end
-// the last one is repeated.
+// values [AHEAD][ITEM_COLUMNS]: loads rows n, n + SLICES, ... of `count` rows of v from the one of
+// key `begin`; past the end the last one is repeated.
 __attribute__((always_inline)) void load_values(vec* values,
                                                 __global const STORED(KEY_TYPE)* v, long v_step,
-                                                int n, int count, int column) {
+                                                PAGES_PARAMETER int begin, int n, int count,
+                                                int column) {
 #pragma unroll
   for (int a = 0; a < AHEAD; ++a) {
-    __global const STORED(KEY_TYPE)* row = v + min(n + a * SLICES, count - 1) * v_step;
+    __global const STORED(KEY_TYPE)* row = v + KEY_ROW(begin + min(n + a * SLICES, count - 1)) * v_step;
     for (int i = 0; i < ITEM_COLUMNS; ++i) {
       values[a * ITEM_COLUMNS + i] = LOAD_VEC(KEY_TYPE, row, min(column + i * GROUP, COLUMNS - 1));
     }
@@ -85,13 +90,14 @@ __attribute__((always_inline)) void add_values(vec* sums, float* total, const ve
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_decode(
     __global float* parts, __global const STORED(X_TYPE)* q, __global const STORED(KEY_TYPE)* k,
     __global const STORED(KEY_TYPE)* v, __global const int* first, __global const int* last,
-    AttentionProblem problem) {
+    PAGE_TABLE_PARAMETERS AttentionProblem problem) {
   __local vec query[COLUMNS], slices[SLICES * COLUMNS];
   __local float scores[GROUP], weights[GROUP], totals[SLICES];
   const int item = (int)get_local_id(0), h = (int)get_group_id(1), G = problem.G;
   const int slice = item / ITEMS_ACROSS, column = item - slice * ITEMS_ACROSS;
   const long t = get_group_id(0) / SPLITS, row = t * problem.H + h;
   const int split = (int)(get_group_id(0) - t * SPLITS);
+  FIND_PAGES(t)
   const long k_step = (long)G * HEAD_DIM, head = (long)(h / (problem.H / G)) * HEAD_DIM;
   const int share = (last[t] - first[t]) / SPLITS + 1;
   const int begin = first[t] + split * share, end = min(last[t] + 1, begin + share);
@@ -105,12 +111,12 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_decod
   float running_max = FINITE_LOW, total = 0.0f;
   for (int block = begin; block < end; block += GROUP) {
     const int key = block + item, keys = min(GROUP, end - block);
-    __global const STORED(KEY_TYPE)* v_rows = v + block * k_step + head;
-    vec values[AHEAD * ITEM_COLUMNS];
-    load_values(values, v_rows, k_step, slice, keys, column);  // the scores take as long
+    __global const STORED(KEY_TYPE)* v_head = v + head;
+    vec values[AHEAD * ITEM_COLUMNS];  // loaded here: the scores take as long
+    load_values(values, v_head, k_step, PAGES_ARGUMENT block, slice, keys, column);
     float score = FINITE_LOW;
     if (key < end) {
-      score = score_of(query, k + key * k_step + head);
+      score = score_of(query, k + KEY_ROW(key) * k_step + head);
       CAP_SCORES(score, 1.0f);
     }
     scores[item] = score;
@@ -124,7 +130,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_decod
     for (int i = 0; i < ITEM_COLUMNS; ++i) sums[i] *= factor;
     add_values(sums, &total, values, weights, slice, keys);
     for (int n = slice + AHEAD * SLICES; n < keys; n += AHEAD * SLICES) {
-      load_values(values, v_rows, k_step, n, keys, column);
+      load_values(values, v_head, k_step, PAGES_ARGUMENT block, n, keys, column);
       add_values(sums, &total, values, weights, n, keys);
     }
   }

@@ -5,6 +5,7 @@
 // Shapes  q, y [T, H, E]; k, v [Tk, G, E]; first, last [T] i32; log_sum_exp [T, H];
 //         parts [T, H, splits, E + 2]: unnormalised sums of v, their maximum, their total
 // Types   k, v and cache of -D KEY_TYPE: f32 (without it), bf16 or f16; all else f32
+// Pages   -D PAGE: k and v are a cache of pages (paged_keys.clh)
 // Work    attention_decode_cpu: a work-group of one work-item owns one row, one key head with all
 //         query heads that share it (so K and V are read from memory once), and one split of the
 //         row's keys. attention_join_cpu: a group joins the splits of all heads of one row.
@@ -14,15 +15,17 @@
 // Numerics online softmax; only rows of the range are read, so a NaN beyond it is harmless
 //! clc: build on cpu: KEYS=64 KEY_TYPE={f32,bf16,f16}
 //! clc: build on cpu: KEYS=64 SOFT_CAP=50.0f
+//! clc: build on cpu: KEYS=64 KEY_TYPE={f32,bf16} PAGE=16
 #include "attention/attention_decode_cpu.clh"
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_decode_cpu(
     __global float* parts, __global const float* q, __global const STORED(KEY_TYPE)* k,
-    __global const STORED(KEY_TYPE)* v, __global const int* first, __global const int* last, int H,
-    int G, int E, float scale, int splits, __local float* scratch) {
-  const int unit = get_group_id(0);
-  attend_split(parts, q, k, v, first, last, H, G, E, scale, splits, unit % splits,
-               unit / splits % G, unit / splits / G, scratch);
+    __global const STORED(KEY_TYPE)* v, __global const int* first, __global const int* last,
+    PAGE_TABLE_PARAMETERS int H, int G, int E, float scale, int splits, __local float* scratch) {
+  const int unit = get_group_id(0), t = unit / splits / G;
+  FIND_PAGES(t)
+  attend_split(parts, q, k, v, PAGES_ARGUMENT first, last, H, G, E, scale, splits, unit % splits,
+               unit / splits % G, t, scratch);
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_join_cpu(

@@ -11,8 +11,8 @@
 //   decode_post_norm  after decode_residual, if the model normalises these outputs: then that one
 //                     writes output = y w^T, and this one x += multiplier rms_norm(output)
 //
-// decode_begin, before the first layer, for each rope: copies x, the position and its row of the
-// rope table.
+// decode_begin, before the first layer, for each rope: copies x, the position, the slot and the
+// position's row of the rope table.
 // With -D ADAPTED a product has an adapter's term, of its own rank R or none:
 //   decode_shrink     s = input a^T, for all matrices with that input
 //   y = h w^T + scale s u,  a [R, inputs], u [R, outputs]
@@ -23,7 +23,7 @@
 //         norms [D], [E] and biases of q, k, v [(H + 2 G) E], since each memory argument lengthens
 //         a launch
 // Types   weights one type of quant.clh; keys and values of -D KEY_TYPE: f32, bf16 or f16; all else
-//         f32; position [1] i32
+//         f32; position, slot [1] i32
 // Work    a team of `lanes` neighbouring items, a power of two from 8, owns a pair of rows of w
 //         that belong together: the two elements of a head that rope rotates, gate and up, or else
 //         two neighbours. Items read interleaved vectors of eight elements; the first item of a
@@ -166,12 +166,14 @@ float norm_scale(Sums total, DecodeRow row) {
 }
 
 __kernel void decode_begin(__global float* state, __global const float* x,
-                           __global const int* position, __global const float* rope_table,
-                           DecodeRow row, uint angles) {
+                           __global const int* position, __global const int* slot,
+                           __global const float* rope_table, DecodeRow row, uint angles) {
   const uint i = (uint)get_global_id(0);
   if (i < row.D) state[row.x + i] = x[i];
   if (i < row.W) state[angles + i] = rope_table[(size_t)position[0] * row.W + i];
-  if (i == 0) state[row.position] = (float)position[0];  // exact: S is at most 2^24
+  if (i > 0) return;
+  state[row.position] = (float)position[0];  // exact: positions and S are at most 2^24
+  state[row.slot] = (float)slot[0];
 }
 
 // input: an offset in state. norm: an offset, or 0 for none. K: its elements.
@@ -231,7 +233,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_heads(
   const int turns = matrix < 2 && pair.is_rotated && own_angles > 0;
   const float c = turns ? state[own_angles + 2 * i] : 1.0f;
   const float s = turns ? state[own_angles + 2 * i + 1] : 0.0f;
-  const uint position = (uint)(int)state[row.position];
+  const uint slot = (uint)(int)state[row.slot];
   Sums sums = {0.0f, 0.0f, 0.0f};
 #ifdef ADAPTED
   __global const float* u = matrix == 0 ? u_q : matrix == 1 ? u_k : u_v;
@@ -258,8 +260,8 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_heads(
     __global float* out = state + (matrix == 0 ? row.q : row.k);
     out[n] = first;
     out[n + apart] = second;
-  } else if (position < row.S) {
-    __global STORED(KEY_TYPE)* out = (matrix == 1 ? keys : values) + (size_t)position * G * row.E;
+  } else if (slot < row.S) {
+    __global STORED(KEY_TYPE)* out = (matrix == 1 ? keys : values) + (size_t)slot * G * row.E;
     STORE_ONE(KEY_TYPE, out, n, first);
     STORE_ONE(KEY_TYPE, out, n + apart, second);
   }
@@ -273,12 +275,12 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_head_nor
   __local float scratch[GROUP];
   const uint unit = (uint)get_group_id(0), item = (uint)get_local_id(0);
   const int is_q = unit < row.H;
-  const uint position = (uint)(int)state[row.position];
+  const uint slot = (uint)(int)state[row.slot];
   // Not a return: pocl 3.1 compiles one before a barrier wrongly, even if the whole group returns.
-  const uint E = is_q || position < row.S ? row.E : 0;
+  const uint E = is_q || slot < row.S ? row.E : 0;
   // clc: allow index-overflow of heads
   __global float* head = state + (is_q ? row.q + unit * E : row.k + (unit - row.H) * E);
-  __global STORED(KEY_TYPE)* key = keys + ((size_t)position * row.G + unit - row.H) * E;
+  __global STORED(KEY_TYPE)* key = keys + ((size_t)slot * row.G + unit - row.H) * E;
   __global const float* w = state + norms + (is_q ? 0 : E);
   const uint own_angles = is_q ? angles : key_angles;
   float squares = 0.0f;

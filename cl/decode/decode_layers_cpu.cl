@@ -1,7 +1,7 @@
 // decode_layers_cpu: all blocks of a transformer for one row over its cache, in one launch.
 //
 //   for each layer:  h = rms_norm(x);  q, k, v = h w^T + bias;  q, k normalised and rotated;
-//                    k, v to the cache
+//                    k, v to row `slot` of the cache
 //                    x += multiplier post_norm(attention(q, keys, values) w_o^T)
 //                    h = rms_norm(x)
 //                    x += multiplier post_norm((silu(h w_gate^T) (h w_up^T)) w_down^T)
@@ -15,21 +15,22 @@
 //         streams [groups, D] and output [D], with post-norms; rope tables [P, W / 2, 2]; keys,
 //         values [S, G, E]; weights [outputs, inputs], packed
 // Types   weights one quantised type, packed; keys and values of -D KEY_TYPE: f32, bf16 or f16; all
-//         else f32; position, first, last [1] i32
+//         else f32; position, first, last, slot [1] i32; pages [] i32: the row's
+//         page table (attention/paged_keys.clh)
 // Work    co-resident work-groups of one item, over which heads, keys and panels are distributed,
 //         with a grid barrier after each part (grid_barrier_cpu.clh). OpenCL does not guarantee
 //         co-resident groups: only for devices known to run that many (decode_layers.hpp). If a
 //         group does not arrive, grid_barrier[1] is set and all return.
 // Local   scratch: a row of integers (gemm_int8_cpu.clh), or the scratch of
 //         attention_decode_cpu.clh
-// Cost    reads every weight and the cache's rows first .. last once
+// Cost    reads every weight and the keys first .. last once
 // Numerics  bit-identical to the kernels of rms_norm, gemm_skinny_int8, rope, attention_decode,
 //         swiglu (with -D GELU gelu in place of silu) and add. -D SOFT_CAP: scores are capped
 //         (soft_cap.clh)
 //! clc: build on avx512_vnni: WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED
-//!     KEYS=64 KEY_TYPE={f32,bf16,f16}
-//! clc: build on avx512_vnni: WEIGHT_TYPE=WEIGHT_Q8_0 WEIGHT_PACKED KEYS=64 KEY_TYPE=f32 GELU
-//! clc: build on avx512_vnni: WEIGHT_TYPE=WEIGHT_Q8_0 WEIGHT_PACKED KEYS=64 KEY_TYPE=f32
+//!     KEYS=64 PAGE=16 KEY_TYPE={f32,bf16,f16}
+//! clc: build on avx512_vnni: WEIGHT_TYPE=WEIGHT_Q8_0 WEIGHT_PACKED KEYS=64 PAGE=16 KEY_TYPE=f32 GELU
+//! clc: build on avx512_vnni: WEIGHT_TYPE=WEIGHT_Q8_0 WEIGHT_PACKED KEYS=64 PAGE=16 KEY_TYPE=f32
 //!     SOFT_CAP=50.0f
 //! clc: build on avx2: WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED KEYS=64
 //!     KEY_TYPE=bf16 INT8_AVX2
@@ -77,12 +78,12 @@ void finish_head(__global float* head, __global const ulong* layer, uint matrix,
 // Computes this group's heads of q, k and v, and stores k and v to the cache. row: the normalised x
 // in integers.
 void project_heads(__global const ulong* layer, __global float* heads, __local const char* row,
-                   DecodeDims dims, float epsilon, int position, uint S) {
+                   DecodeDims dims, float epsilon, int position, uint slot, uint S) {
   const uint D = dims.D, H = dims.H, G = dims.G, E = dims.E;
   for (uint head = share_begin(H + 2 * G); head < share_end(H + 2 * G); ++head) {
     const uint matrix = head < H ? 0 : head < H + G ? 1 : 2;
     const uint n = matrix == 0 ? head : matrix == 1 ? head - H : head - H - G;
-    if (matrix > 0 && (uint)position >= S) continue;
+    if (matrix > 0 && slot >= S) continue;
     // clc: allow index-overflow below D
     __global float* out = heads + head * E;
     __global const uchar* w = WEIGHTS(Q_WEIGHT + matrix);
@@ -93,7 +94,7 @@ void project_heads(__global const ulong* layer, __global float* heads, __local c
     finish_head(out, layer, matrix, n, E, dims.W, epsilon, position);
     if (matrix == 0) continue;
     __global STORED(KEY_TYPE)* cached =
-        CACHE(KEYS_CACHE + matrix - 1) + ((size_t)position * G + n) * E;
+        CACHE(KEYS_CACHE + matrix - 1) + ((size_t)slot * G + n) * E;
     for (uint i = 0; i < E; i += 16) STORE16(KEY_TYPE, cached + i, vload16(0, out + i));
   }
 }
@@ -142,7 +143,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void decode_layers(
     __global float* x, __global float* heads, __global float* parts, __global float* joined,
     __global float* hidden, __global float* streams, __global float* output,
     __global const ulong* addresses, __global const int* position, __global const int* last,
-    __global volatile int* grid_barrier, DecodeProblem problem, DecodeDims dims,
+    __global const int* slot, __global const int* pages, __global volatile int* grid_barrier, DecodeProblem problem, DecodeDims dims,
     __local char* scratch) {
   const uint D = dims.D, F = dims.F, H = dims.H, G = dims.G, E = dims.E, splits = dims.splits;
   const float epsilon = problem.epsilon;
@@ -158,13 +159,15 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void decode_layers(
   for (uint l = 0; l < problem.layers; ++l) {
     __global const ulong* layer = addresses + l * ADDRESSES;
     round_normed_row(scratch, stream, FLOATS(INPUT_NORM), row_scale(stream, D, epsilon), D);
-    project_heads(layer, heads, scratch, dims, epsilon, position[0], problem.S);
+    project_heads(layer, heads, scratch, dims, epsilon, position[0], (uint)slot[0],
+                  problem.S);
     if (!grid_sync(grid_barrier, &mine)) return;  // q and the cache's new row are complete
 
     // Round robin: if some splits are empty, no group gets more than its share.
     for (uint unit = get_group_id(0); unit < G * splits; unit += get_num_groups(0)) {
-      attend_split(parts, heads, CACHE(KEYS_CACHE), CACHE(VALUES_CACHE), INTEGERS(FIRST_KEY), last,
-                   H, G, E, problem.scale, splits, unit / G, unit % G, 0, (__local float*)scratch);
+      attend_split(parts, heads, CACHE(KEYS_CACHE), CACHE(VALUES_CACHE), PAGES_ARGUMENT
+                   INTEGERS(FIRST_KEY), last, H, G, E, problem.scale, splits, unit / G, unit % G, 0,
+                   (__local float*)scratch);
     }
     if (!grid_sync(grid_barrier, &mine)) return;  // all parts of attention are written
 

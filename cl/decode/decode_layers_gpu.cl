@@ -20,7 +20,8 @@
 //         [P, ROPE_WIDTH / 2, 2]; keys, values [S, G, E]; s_parts one number for each row of a and
 //         slice of its steps; weights [outputs, inputs]
 // Types   weights one type of quant.clh; keys and values of -D KEY_TYPE: f32, bf16 or f16; all else
-//         f32; position, first, last [1] i32
+//         f32; position, first, last, slot [1] i32; pages [] i32: the row's page table
+//         (attention/paged_keys.clh), with -D PAGE
 // Work    co-resident work-groups of GROUP items, with a grid barrier after each of five parts
 //         (grid_barrier.clh): projections, attention by splits of keys, o, gate and up, down; and
 //         one more for the norms of heads (decode_heads_gpu.clh).
@@ -30,19 +31,19 @@
 //         Loops with barriers run at least once: otherwise pocl duplicates all code that follows
 //         the loop.
 // Local   the row that a product reads; attention's scratch uses the same memory
-// Cost    reads every weight once and the cache's rows first .. last once for each query head
+// Cost    reads every weight once and the keys first .. last once for each query head
 // Numerics  f32 fma in lanes' sums, then over the lanes: the same bits every run. rms_norm's scale
 //         multiplies the sums of the products, not the row.
 //! clc: build on gpu: WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q8_0} KEY_TYPE={f32,bf16}
-//!     MAX_RANKS=1 GROUP=512 D=128 F=192 H=4 G=2 E=32 SPLITS=2 MAX_LAYERS=3 LOCAL_FLOATS=2592
+//!     PAGE=16 MAX_RANKS=1 GROUP=512 D=128 F=192 H=4 G=2 E=32 SPLITS=2 MAX_LAYERS=3 LOCAL_FLOATS=2592
 //!     HEADS_LANES=32 O_LANES=32 GATES_LANES=32 DOWN_LANES=32 ROPE_WIDTH=32
-//! clc: build on gpu: WEIGHT_TYPE=WEIGHT_BF16 KEY_TYPE=f16 MAX_RANKS=78 ADAPTED
+//! clc: build on gpu: WEIGHT_TYPE=WEIGHT_BF16 KEY_TYPE=f16 PAGE=16 MAX_RANKS=78 ADAPTED
 //!     GROUP=512 D=128 F=192 H=4 G=2 E=32 SPLITS=2 MAX_LAYERS=3 LOCAL_FLOATS=2592
 //!     HEADS_LANES=32 O_LANES=32 GATES_LANES=32 DOWN_LANES=32 ROPE_WIDTH=32
-//! clc: build on gpu: WEIGHT_TYPE=WEIGHT_BF16 KEY_TYPE=bf16 MAX_RANKS=78 ADAPTED HEAD_NORMS
+//! clc: build on gpu: WEIGHT_TYPE=WEIGHT_BF16 KEY_TYPE=bf16 PAGE=16 MAX_RANKS=78 ADAPTED HEAD_NORMS
 //!     POST_NORMS GELU GROUP=512 D=128 F=192 H=4 G=2 E=32 SPLITS=2 MAX_LAYERS=3 LOCAL_FLOATS=2592
 //!     HEADS_LANES=32 O_LANES=32 GATES_LANES=32 DOWN_LANES=32 ROPE_WIDTH=16 SOFT_CAP=50.0f
-//! clc: build on gpu: WEIGHT_TYPE=WEIGHT_BF16 KEY_TYPE=f32 MAX_RANKS=78 ADAPTED JOINED_HEADS
+//! clc: build on gpu: WEIGHT_TYPE=WEIGHT_BF16 KEY_TYPE=f32 PAGE=16 MAX_RANKS=78 ADAPTED JOINED_HEADS
 //!     JOINED_GATES GROUP=512 D=128 F=192 H=4 G=2 E=32 SPLITS=2 MAX_LAYERS=3 LOCAL_FLOATS=2592
 //!     HEADS_LANES=32 O_LANES=32 GATES_LANES=32 DOWN_LANES=32 ROPE_WIDTH=32
 //! clc: budget on gfx90a registers<=128 spills<=23
@@ -121,8 +122,8 @@ __attribute__((always_inline)) void add_normed(__local float* stream, __global c
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_layers(
     __global float* x, __global float* heads, __global float* parts, __global float* hidden,
     __global float* output, __global float* s_parts, __global const ulong* addresses,
-    __global const int* position, __global const int* last, __global volatile uint* grid_barrier,
-    DecodeProblem problem) {
+    __global const int* position, __global const int* last, __global const int* slot,
+    __global const int* pages, __global volatile uint* grid_barrier, DecodeProblem problem) {
   const uint layers = problem.layers;
   const float epsilon = problem.epsilon;
   __local float input[LOCAL_FLOATS] __attribute__((aligned(16)));
@@ -137,11 +138,11 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_layers(
   for (uint i = get_local_id(0); i < D / 4; i += GROUP) {
     ((__local float4*)stream)[i] = ((__global const float4*)x)[i];
   }
-  const Row row = {output, heads, hidden, position[0], problem.S};
+  const Row row = {output, heads, hidden, position[0], (uint)slot[0], problem.S};
   const float multiplier = 1.0f;
 #else
   __global float* stream = x;
-  const Row row = {x, heads, hidden, position[0], problem.S};
+  const Row row = {x, heads, hidden, position[0], (uint)slot[0], problem.S};
   const float multiplier = problem.multiplier;
 #endif
   uint turn = arrivals_before(grid_barrier, groups * GRID_BARRIERS * layers);
@@ -157,11 +158,12 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_layers(
     wait_for(grid_barrier, turn += groups);  // q and the cache's new row are complete
 
 #ifdef HEAD_NORMS
-    finish_heads(layer, heads, row.position, row.S, epsilon, input, scratch);
+    finish_heads(layer, heads, row.position, row.slot, row.S, epsilon, input, scratch);
     arrive(grid_barrier);
     wait_for(grid_barrier, turn += groups);  // the heads are normalised
 #endif
-    attend(parts, layer, heads, INTEGERS(FIRST_KEY)[0], last[0], problem.scale, input, scratch);
+    attend(parts, layer, heads, INTEGERS(FIRST_KEY)[0], last[0], problem.scale,
+           PAGES_ARGUMENT input, scratch);
     arrive(grid_barrier);
     load_ahead(ahead, O, layer, pair_of(O, 0));
     wait_for(grid_barrier, turn += groups);  // all parts of attention are written

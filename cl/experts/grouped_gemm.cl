@@ -111,7 +111,7 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void grouped_gemm(
   }
 #ifdef LOW_RANK
   const uint offset = expert < 0 ? NO_OFFSET : u_offsets[expert];
-  const LowRank term = {s, u + (offset == NO_OFFSET ? 0 : offset), R, scale};
+  const LowRank term = {s, u + (offset == NO_OFFSET ? 0 : offset), R, R, scale};
   for (uint r = 0; r < R && offset != NO_OFFSET; r += STEPS) {
     stage_low_rank(left, right, p, term, r, 0, S, item);
     barrier(CLK_LOCAL_MEM_FENCE);  // the steps are staged

@@ -136,7 +136,7 @@ size_t part_index(uint slice, uint sliced_tiles, uint tile, uint four, uint item
 
 // The operands and the low-rank term of problem i; of a sum, for the columns of the first one.
 #define OPERANDS(i) {OF(i, x), OF(i, w), M, OF(i, N), OF(i, K), tile.m0, tile.n0}
-#define LOW_RANK(i) {OF(i, s), OF(i, u), R, scale}
+#define LOW_RANK(i) {OF(i, s), OF(i, u), R, R, scale}
 
 // Makes p the problem of a sum that has this step; p is that of an earlier one. A selection for each
 // stage from a step alone takes 30 registers more.
@@ -240,8 +240,9 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void gemm(
     const uint adapter = row_adapter(row_groups, m);
     next = row_group_end(row_groups, m, row_end);
     if (adapter == NO_ADAPTER) continue;
-    const LowRank of_group = {s, u + (size_t)adapter * R * N, R, scale};
-    for (uint r = 0; r < R; r += STEPS) {
+    const uint ranks = row_ranks(row_groups, m, R);
+    const LowRank of_group = {s, u + (size_t)adapter * R * N, R, ranks, scale};
+    for (uint r = 0; r < ranks; r += STEPS) {
       stage_low_rank(left, right, p, of_group, r, m, next, item);
       barrier(CLK_LOCAL_MEM_FENCE);  // the steps are staged
       multiply_tile(sums, left, right, RIGHT_STRIDE, item);

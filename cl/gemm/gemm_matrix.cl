@@ -243,13 +243,14 @@ SUBGROUP_OF_LANES __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel vo
     if (adapter == NO_ADAPTER) continue;
     Problem of = first;
     of.u += (size_t)adapter * p.R * of.u_stride;
-    for (uint r = 0; r < p.R; r += STEPS) {
+    tile.R = row_ranks(row_groups, m, p.R);
+    for (uint r = 0; r < tile.R; r += STEPS) {
       barrier(CLK_LOCAL_MEM_FENCE);  // all items have loaded the operands before these
       copy_ranks(of, tiles, tile, r, item);
       STAGE_COMMIT;
       STAGE_WAIT(0);
       barrier(CLK_LOCAL_MEM_FENCE);  // the ranks have arrived
-      for (uint k = 0; k < STEPS && r + k < p.R; k += 16) {
+      for (uint k = 0; k < STEPS && r + k < tile.R; k += 16) {
         load_ranks(unit, &operands[0], tiles, k, part);
         multiply_operands(unit, &sums, &operands[0]);
       }

@@ -170,8 +170,8 @@ __attribute__((always_inline)) void skinny_gemm(
     for (uint m = 0; m < ROWS; ++m) {
       const uint adapter = row_adapter(row_groups, min(m, M - 1));
       if (adapter == NO_ADAPTER) continue;
-      add_adapter(sums, m, s + min(m, M - 1) * R, u + (size_t)adapter * R * N, N, R, problem.scale,
-                  n, lane, lanes);
+      add_adapter(sums, m, s + min(m, M - 1) * R, u + (size_t)adapter * R * N, N,
+                  row_ranks(row_groups, min(m, M - 1), R), problem.scale, n, lane, lanes);
     }
 #else
     for (uint r = lane; r < R; r += lanes) {

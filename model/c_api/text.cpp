@@ -6,6 +6,7 @@
 #include "clora/runtime/files/json.hpp"
 #include "model/c_api/boundary.hpp"
 #include "model/c_api/handles.hpp"
+#include "model/data/conversation.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora::c_api {
@@ -48,6 +49,9 @@ const ChatTemplate& template_of(const clora_tokenizer& tokenizer, std::string_vi
 
 using Json = nlohmann::ordered_json;
 
+// Of an object: more would take time quadratic in their number.
+constexpr std::size_t kMaxKeys = 1024;
+
 // Errors: invalid_argument for a key that is not read: it would change what the caller expects.
 void require_known_keys(const Json& conversation, std::string_view who) {
   require(conversation.is_object(), "{}: the conversation must be a JSON object", who);
@@ -58,34 +62,36 @@ void require_known_keys(const Json& conversation, std::string_view who) {
   }
 }
 
-ChatMessage message_of(const Json& item, std::string_view who) {
-  const bool has_role = item.is_object() && item.contains("role") && item["role"].is_string();
-  require(has_role, "{}: a message must be an object with \"role\", got {}", who,
-          json_excerpt(item));
-  ChatMessage message{item["role"].get<std::string>(), {}};
-  message.fields = item;
-  message.fields.erase("role");
-  if (item.contains("content") && item["content"].is_string()) {
-    message.content = item["content"].get<std::string>();
-    message.fields.erase("content");
+// The conversation as records of data have it. Errors: invalid_argument with the reason.
+Conversation conversation_of(const Json& conversation, const ChatSupport& support,
+                             std::string_view who) {
+  try {
+    return fitted(
+        {.messages = clora::messages_of(conversation.value("messages", Json()), "messages"),
+         .tools = tools_of(conversation),
+         .arguments = arguments_of(conversation)},
+        support);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::invalid_data) throw;
+    fail(ErrorCode::invalid_argument, "{}: {}", who, error.what());
   }
-  return message;
 }
 
 std::vector<std::int32_t> encode_json(const clora_tokenizer& tokenizer, std::string_view text,
                                       std::string_view who) {
-  const Json conversation = parse_json<Json>(text, who);
-  require_known_keys(conversation, who);
-  require(conversation.contains("messages") && conversation["messages"].is_array(),
-          "{}: \"messages\" must be a list", who);
-  std::vector<ChatMessage> messages;
-  for (const Json& item : conversation["messages"]) messages.push_back(message_of(item, who));
-  const Json opens = conversation.value("add_generation_prompt", Json(true));
+  const Json object = parse_json<Json>(text, who, {.keys = kMaxKeys});
+  require_known_keys(object, who);
+  const ChatTemplate& chat = template_of(tokenizer, who);
+  Conversation conversation = conversation_of(object, chat.support(), who);
+  const Json opens = object.value("add_generation_prompt", Json(true));
   require(opens.is_boolean(), "{}: \"add_generation_prompt\" must be true or false", who);
-  ChatOptions options{.add_generation_prompt = opens.get<bool>()};
-  options.tools = conversation.value("tools", Json());
-  options.arguments = conversation.value("chat_template_kwargs", Json());
-  return template_of(tokenizer, who).encode(messages, options, tokenizer.tokenizer).ids;
+  return chat
+      .encode(conversation.messages,
+              {.add_generation_prompt = opens.get<bool>(),
+               .tools = std::move(conversation.tools),
+               .arguments = std::move(conversation.arguments)},
+              tokenizer.tokenizer)
+      .ids;
 }
 
 clora_decoder& decoder_of(clora_decoder* decoder, const char** text, std::string_view who) {

@@ -21,15 +21,6 @@ RecordJson parse_embedded(const std::string& text, std::string_view key) {
   }
 }
 
-// The messages of a list; ShareGPT's synonyms are resolved before.
-std::vector<ChatMessage> messages_of(const RecordJson& list, std::string_view key) {
-  if (!list.is_array()) bad_record("\"{}\" must be a list, got {}", key, json_excerpt(list));
-  if (list.empty()) bad_record("\"{}\" is empty", key);
-  std::vector<ChatMessage> messages;
-  for (const RecordJson& item : list) messages.push_back(message_of(item));
-  return messages;
-}
-
 // The names of ShareGPT's descendants for who speaks, and the roles that they are.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 16> kSpeakers = {
     {{"human", "user"},
@@ -152,10 +143,38 @@ std::vector<ChatMessage> messages_of_form(const RecordJson& record, RecordForm f
   }
 }
 
+void prepend_system(std::vector<ChatMessage>& messages, const RecordJson& record) {
+  std::string system = string_or_empty(record, "system");
+  if (system.empty()) return;
+  if (!messages.empty() && messages.front().role == "system") {
+    if (messages.front().content == system) return;
+    bad_record("\"system\" differs from the system message of the conversation; keep one");
+  }
+  messages.insert(messages.begin(), text_message("system", std::move(system)));
+}
+
+void require_written(bool is_written, std::string_view what) {
+  if (is_written) return;
+  bad_record(
+      "the model's chat template does not write {}, so the model would not see them; remove "
+      "them, write them into \"content\", or choose a template that does",
+      what);
+}
+
+}  // namespace
+
+std::vector<ChatMessage> messages_of(const RecordJson& list, std::string_view key) {
+  if (!list.is_array()) bad_record("\"{}\" must be a list, got {}", key, json_excerpt(list));
+  if (list.empty()) bad_record("\"{}\" is empty", key);
+  std::vector<ChatMessage> messages;
+  for (const RecordJson& item : list) messages.push_back(message_of(item));
+  return messages;
+}
+
 // OpenAI's earlier "functions" are the inner objects of "tools".
-RecordJson tools_of(const RecordJson& record) {
-  const RecordJson* const tools = find_filled(record, "tools");
-  const RecordJson* const functions = find_filled(record, "functions");
+RecordJson tools_of(const RecordJson& object) {
+  const RecordJson* const tools = find_filled(object, "tools");
+  const RecordJson* const functions = find_filled(object, "functions");
   if (tools != nullptr && functions != nullptr) {
     bad_record("a record cannot have both \"tools\" and \"functions\"");
   }
@@ -175,24 +194,21 @@ RecordJson tools_of(const RecordJson& record) {
   return result.empty() ? RecordJson() : result;
 }
 
-RecordJson arguments_of(const RecordJson& record) {
-  const RecordJson* const given = find_filled(record, "chat_template_kwargs");
+RecordJson arguments_of(const RecordJson& object) {
+  const RecordJson* const given = find_filled(object, "chat_template_kwargs");
   if (given == nullptr) return nullptr;
   if (given->is_object()) return *given;
   bad_record("\"chat_template_kwargs\" must be an object, got {}", json_excerpt(*given));
 }
 
-void prepend_system(std::vector<ChatMessage>& messages, const RecordJson& record) {
-  std::string system = string_or_empty(record, "system");
-  if (system.empty()) return;
-  if (!messages.empty() && messages.front().role == "system") {
-    if (messages.front().content == system) return;
-    bad_record("\"system\" differs from the system message of the conversation; keep one");
+Conversation fitted(Conversation conversation, const ChatSupport& support) {
+  for (ChatMessage& message : conversation.messages) {
+    require_written(support.tool_calls || !message.fields.contains("tool_calls"), "tool calls");
+    fit_reasoning(message, support);
   }
-  messages.insert(messages.begin(), text_message("system", std::move(system)));
+  require_written(support.tools || conversation.tools.is_null(), "tools");
+  return conversation;
 }
-
-}  // namespace
 
 std::optional<RecordForm> form_of(const RecordJson& record) {
   if (record.contains("messages")) return RecordForm::messages;

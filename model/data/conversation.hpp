@@ -14,10 +14,11 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "clora/model/data/records.hpp"
-#include "clora/model/text/chat_message.hpp"
+#include "clora/model/text/chat_template.hpp"
 #include "model/data/record_keys.hpp"
 
 namespace clora {
@@ -27,6 +28,19 @@ struct Conversation {
   RecordJson tools = {};      // a list; null: none
   RecordJson arguments = {};  // an object; null: none
 };
+
+// Returns the messages of a list; `key` names it in errors. Errors: Error(invalid_data): no list,
+// an empty one, or those of message_of().
+std::vector<ChatMessage> messages_of(const RecordJson& list, std::string_view key);
+
+// Returns the functions of an object's "tools", or of OpenAI's earlier "functions", and its
+// "chat_template_kwargs"; null if it has none. Errors: Error(invalid_data) with the reason.
+RecordJson tools_of(const RecordJson& object);
+RecordJson arguments_of(const RecordJson& object);
+
+// Gives reasoning the form that a template writes. Errors: Error(invalid_data): the template writes
+// no tools, tool calls or reasoning, and the model would silently not see them.
+Conversation fitted(Conversation conversation, const ChatSupport& support);
 
 // Returns the form of a record by its keys; nullopt if it has the keys of none. The first in the
 // order of RecordForm takes precedence.

@@ -4,7 +4,6 @@
 
 #include "clora/runtime/files/json.hpp"
 #include "model/data/conversation.hpp"
-#include "model/data/message_reading.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -20,24 +19,6 @@ bool any_text(const RecordJson& value, const F& f) {
   if (value.is_string()) return f(value.get_ref<const std::string&>());
   return value.is_structured() &&
          std::ranges::any_of(value, [&](const RecordJson& inner) { return any_text(inner, f); });
-}
-
-void require_written(bool is_written, std::string_view what) {
-  if (is_written) return;
-  bad_record(
-      "the model's chat template does not write {}, so the model would not see them; remove "
-      "them, write them into \"content\", or choose a template that does",
-      what);
-}
-
-// What a template does not write would be left out silently.
-Conversation fitted(Conversation conversation, const ChatSupport& support) {
-  for (ChatMessage& message : conversation.messages) {
-    require_written(support.tool_calls || !message.fields.contains("tool_calls"), "tool calls");
-    fit_reasoning(message, support);
-  }
-  require_written(support.tools || conversation.tools.is_null(), "tools");
-  return conversation;
 }
 
 }  // namespace

@@ -15,11 +15,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "clora/lora/adapter.hpp"
 #include "clora/model/generation/generation_request.hpp"
+#include "clora/model/generation/kv_cache_type.hpp"
 #include "clora/model/transformer/language_model.hpp"
 
 namespace clora {
@@ -33,6 +35,9 @@ struct EngineConfig {
   std::int64_t cache_positions = 0;
   std::int64_t step_tokens = 512;        // budget of one step: rows of replies and of prompts
   std::optional<DType> cache_type = {};  // kv_cache_type_of()
+  // Whether sequences share the keys and values of equal first tokens, also with ones that have
+  // ended. Not possible for models with layers that keep a state.
+  bool shares_prefixes = true;
   // Part of the base model of every request; or null. All kinds of adapters are possible.
   const Adapter* base_adapter = nullptr;
   // Adapters of requests: how many different ones may be on the device at once, and the largest
@@ -66,6 +71,7 @@ class Engine {
   void add_adapter(const std::string& name, const Adapter& adapter);
   // Requests that use it go on. Errors: invalid_argument if there is none of that name.
   void remove_adapter(const std::string& name);
+  std::vector<std::string> adapter_names() const;  // sorted; from any thread
 
   // Errors: invalid_argument, naming the field.
   RequestId submit(GenerationRequest request);
@@ -76,6 +82,12 @@ class Engine {
   // those of the device; all requests are then lost, with events at the next call.
   std::vector<GenerationEvent> step();
   bool is_idle() const;
+  // The positions of a request that are computed or enqueued; 0 if it waits or has ended.
+  std::int64_t computed_positions(RequestId request) const;
+
+  // Returns the logits [V] after the last token of the prompt, and waits. REQUIRES: is_idle().
+  // Errors: those of submit(); of the device; those of an event, if a logit is NaN or infinite.
+  std::vector<float> logits(std::span<const std::int32_t> prompt);
 
   EngineStatistics statistics() const;
   const EngineConfig& config() const noexcept;

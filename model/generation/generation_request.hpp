@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "clora/model/generation/sampling_config.hpp"
+#include "clora/runtime/error.hpp"
 
 namespace clora {
 
@@ -51,7 +52,8 @@ struct GenerationEvent {
   std::vector<GeneratedToken> tokens = {};
   std::string text = {};  // complete characters that no stop text can remove any more
   std::optional<FinishReason> finish_reason = {};
-  std::string error = {};  // what failed, if the request did; nothing else is set
+  std::string error = {};  // what failed, if the request did
+  ErrorCode error_code = ErrorCode::device;
   // With the last event.
   std::int64_t prompt_tokens = 0;
   std::int64_t cached_tokens = 0;  // of the prompt, whose keys and values were in the cache

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "clora/ops/rowwise/columns.hpp"
+#include "clora/ops/rowwise/embedding.hpp"
 #include "clora/ops/rowwise/rms_norm.hpp"
 #include "clora/ops/rowwise/swiglu.hpp"
 
@@ -65,7 +66,7 @@ void AttentionLayer::rotate(const Tensor& queries, const Tensor& keys, RopeDirec
 // d = the gradients of q, k and v before their rotation.
 void AttentionLayer::attention_backward(const AttentionGradients& d, const Tensor& dy) {
   Batch& batch = recording_.batch();
-  const AttentionInputs in = inputs(k_, v_);
+  const AttentionInputs in = inputs(k_, v_, recording_.key_ranges(spec_));
   if (!spec_.rope || spec_.rope->width != spec_.head_dim) {
     record_attention_backward(batch, d, dy, y_, log_sum_exp_, in);
     return rotate(d.dq, d.dk, RopeDirection::backward);
@@ -89,8 +90,8 @@ float scale_of_scores(const AttentionLayerSpec& spec) {
   return 1.0F / std::sqrt(static_cast<float>(spec.head_dim));
 }
 
-AttentionInputs AttentionLayer::inputs(const Tensor& k, const Tensor& v) {
-  const Recording::KeyRanges ranges = recording_.key_ranges(spec_);
+AttentionInputs AttentionLayer::inputs(const Tensor& k, const Tensor& v,
+                                       const Recording::KeyRanges& ranges) {
   return {.q = q_,
           .k = k,
           .v = v,
@@ -105,19 +106,47 @@ AttentionInputs AttentionLayer::inputs(const Tensor& k, const Tensor& v) {
 }
 
 void AttentionLayer::attend() {
-  Batch& batch = recording_.batch();
   y_ = recording_.like(q_, "attention");
-  const CacheTensors* cache = recording_.cache(weights_.cache_index);
-  if (cache == nullptr) {
-    log_sum_exp_ = recording_.temporary({recording_.rows(), spec_.heads}, "log_sum_exp");
-    record_attention(batch, y_, log_sum_exp_, inputs(k_, v_));
-    return;
+  if (const CacheTensors* cache = recording_.cache(weights_.cache_index)) {
+    return attend_to_cache(*cache);
   }
-  const Tensor& positions = recording_.row_inputs().positions;
-  const Tensor &keys = cache->at(0), &values = cache->at(1);
-  record_cache_append(batch, keys, k_, positions);
-  record_cache_append(batch, values, v_, positions);
-  record_attention(batch, y_, {}, inputs(keys, values));
+  log_sum_exp_ = recording_.temporary({recording_.rows(), spec_.heads}, "log_sum_exp");
+  record_attention(recording_.batch(), y_, log_sum_exp_,
+                   inputs(k_, v_, recording_.key_ranges(spec_)));
+}
+
+void AttentionLayer::attend_to_cache(const CacheTensors& cache) {
+  const CachePlaces& places = recording_.places();
+  record_cache_append(recording_.batch(), cache.at(0), k_, places.slots);
+  record_cache_append(recording_.batch(), cache.at(1), v_, places.slots);
+  if (places.paged_rows > 0) attend_to_pages(cache);
+  if (places.paged_rows < recording_.rows()) attend_of_prompts(cache);
+}
+
+void AttentionLayer::attend_to_pages(const CacheTensors& cache) {
+  const CachePlaces& places = recording_.places();
+  AttentionInputs in = inputs(cache.at(0), cache.at(1), recording_.key_ranges(spec_));
+  in.q = q_.rows(0, places.paged_rows);
+  in.pages = places.pages;
+  record_attention(recording_.batch(), y_.rows(0, places.paged_rows), {}, in);
+}
+
+void AttentionLayer::attend_of_prompts(const CacheTensors& cache) {
+  const CachePlaces& places = recording_.places();
+  const std::int64_t begin = places.paged_rows, count = recording_.rows() - begin;
+  const auto keys_of = [&](const Tensor& own, const Tensor& cached, std::string_view name) {
+    if (places.gathered.empty()) return own.rows(begin, count);
+    const std::int64_t keys = places.gathered.elements(), width = spec_.kv_heads * spec_.head_dim;
+    const Tensor gathered = recording_.temporary({keys, width}, name);
+    record_embedding(recording_.batch(), gathered, places.gathered,
+                     cached.reshape({cached.shape()[0], width}));  // gathers rows
+    return gathered.reshape({keys, spec_.kv_heads, spec_.head_dim});
+  };
+  AttentionInputs in =
+      inputs(keys_of(k_, cache.at(0), "gathered keys"), keys_of(v_, cache.at(1), "gathered values"),
+             recording_.prompt_key_ranges(spec_));
+  in.q = q_.rows(begin, count);
+  record_attention(recording_.batch(), y_.rows(begin, count), {}, in);
 }
 
 // Takes the queries, and the gates if there are any, of q's layer.

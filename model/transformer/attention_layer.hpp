@@ -5,7 +5,7 @@
 //   f(h) = o(attention(q, k, v)), or o(attention(q, k, v) * sigmoid(gate)) with q's layer giving
 //   the gate as well
 //
-// With a cache, the rows' keys and values are appended to it at their positions and read from it.
+// With a cache, the rows' keys and values are stored in it, and read from it (CachePlaces).
 #pragma once
 
 #include "clora/ops/attention/attention.hpp"
@@ -22,7 +22,7 @@ class AttentionLayer final : public SubLayer {
  public:
   AttentionLayer(Recording& recording, const AttentionWeights& weights);
 
-  // Keys and values of all positions.
+  // Keys and values.
   static std::vector<Shape> cache_shapes(const AttentionLayerSpec& spec, std::int64_t positions);
 
   bool has_adapter() const override;
@@ -36,8 +36,11 @@ class AttentionLayer final : public SubLayer {
   void head_norm_backward(const Tensor& d, const Tensor& x, const Tensor& w);
   void rotate(const Tensor& queries, const Tensor& keys, RopeDirection direction);
   void attention_backward(const AttentionGradients& d, const Tensor& dy);
-  AttentionInputs inputs(const Tensor& k, const Tensor& v);
+  AttentionInputs inputs(const Tensor& k, const Tensor& v, const Recording::KeyRanges& ranges);
   void attend();
+  void attend_to_cache(const CacheTensors& cache);
+  void attend_to_pages(const CacheTensors& cache);
+  void attend_of_prompts(const CacheTensors& cache);
   void split_gate(const Tensor& q);
   void gate_output();
   Tensor join_gate(const Tensor& dq, const Tensor& dgate);

@@ -184,6 +184,8 @@ std::variant<DecodeLayers, std::string> decode_layers_of(Recording& recording) {
   DecodeLayers decode{.layers = {},
                       .position = recording.row_inputs().positions,
                       .last = recording.row_inputs().last,
+                      .slot = recording.places().slots,
+                      .pages = recording.places().pages,
                       .heads = shared.heads,
                       .epsilon = recording.epsilon(),
                       .scale = scale_of_scores(shared),

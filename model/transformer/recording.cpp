@@ -8,13 +8,28 @@
 #include "clora/ops/quant/quantise.hpp"
 #include "clora/ops/rowwise/cast.hpp"
 #include "model/configuration/experts_layer.hpp"
+#include "model/transformer/adapter_stacks.hpp"
 #include "model/transformer/norm.hpp"
 #include "ops/activations.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
+namespace {
+
+void require_row_groups(const RecordingOptions& options, std::int64_t rows) {
+  if (options.stacks == nullptr) return;
+  require(
+      !options.trains && options.policy.feed_forward_rows == 0,
+      "recording: rows have adapters of their own only in a pass without a backward and without "
+      "tiles of feed-forward rows");
+  require_tensor("recording", "row_groups", options.row_groups, {rows, kRowGroupWords}, DType::u32);
+}
+
+}  // namespace
 
 Recording::Recording(LanguageModel& model, Batch& batch, const RecordingOptions& options)
     : model_(model), batch_(batch), options_(options), rows_(options.rows.positions.elements()) {
+  require_row_groups(options, rows_);
   if (!options.casts_adapter || options.adapter == nullptr) return;
   if (!reads_bf16_adapter(batch.context())) return;
   const Tensor& parameters = options.adapter->parameters();
@@ -55,35 +70,52 @@ Tensor Recording::norm(const Tensor& x, const NormWeights& weights, std::string_
   return y;
 }
 
-Tensor Recording::first_of(std::int64_t window) {
-  if (window == 0) return options_.rows.first;
-  const auto known = std::ranges::find(windows_, window, &Window::window);
+Tensor Recording::first_of(RowsOf of, std::int64_t window) {
+  const bool is_of_pass = of == RowsOf::pass;
+  const Tensor& all = is_of_pass ? options_.rows.first : options_.places.first;
+  const Tensor& last = is_of_pass ? options_.rows.last : options_.places.last;
+  if (window == 0) return all;
+  const auto known = std::ranges::find_if(
+      windows_, [&](const Window& each) { return each.of == of && each.window == window; });
   if (known != windows_.end()) return known->first;
   // Not a temporary: decoding in one launch reads it by its address, which one has after seal().
-  const Tensor first = batch_.context().allocate({rows_}, DType::i32, MemoryTag::activations);
-  record_attention_window(batch_, first, options_.rows.first, options_.rows.last, window);
-  windows_.push_back({window, first});
+  const Tensor first = batch_.context().allocate(all.shape(), DType::i32, MemoryTag::activations);
+  record_attention_window(batch_, first, all, last, window);
+  windows_.push_back({of, window, first});
   return first;
 }
 
-Tensor Recording::order_of(std::int64_t window, const Tensor& first,
+Tensor Recording::order_of(RowsOf of, std::int64_t window, const KeyRanges& ranges,
                            const AttentionLayerSpec& spec) {
   const auto known = std::ranges::find_if(orders_, [&](const Order& each) {
-    return each.window == window && each.heads == spec.heads && each.head_dim == spec.head_dim;
+    return each.of == of && each.window == window && each.heads == spec.heads &&
+           each.head_dim == spec.head_dim;
   });
   if (known != orders_.end()) return known->order;
   const Tensor order =
-      record_attention_order(batch_, first, options_.rows.last, spec.heads, spec.head_dim);
-  orders_.push_back({window, spec.heads, spec.head_dim, order});
+      record_attention_order(batch_, ranges.first, ranges.last, spec.heads, spec.head_dim);
+  orders_.push_back({of, window, spec.heads, spec.head_dim, order});
   return order;
 }
 
-Recording::KeyRanges Recording::key_ranges(const AttentionLayerSpec& spec) {
+Recording::KeyRanges Recording::key_ranges(const AttentionLayerSpec& spec, RowsOf of) {
   const std::int64_t window = spec.window.value_or(0);
-  const Tensor first = first_of(window);
-  double keys = options_.rows.keys_per_row;
-  if (window > 0) keys = std::min(keys, static_cast<double>(window));
-  return {first, options_.rows.last, order_of(window, first, spec), keys};
+  KeyRanges ranges{first_of(of, window),
+                   of == RowsOf::pass ? options_.rows.last : options_.places.last,
+                   {},
+                   options_.rows.keys_per_row};
+  if (window > 0) ranges.keys_per_row = std::min(ranges.keys_per_row, static_cast<double>(window));
+  const bool is_paged = of == RowsOf::pass && !options_.caches.empty();
+  if (!is_paged) ranges.order = order_of(of, window, ranges, spec);
+  return ranges;
+}
+
+Recording::KeyRanges Recording::key_ranges(const AttentionLayerSpec& spec) {
+  return key_ranges(spec, RowsOf::pass);
+}
+
+Recording::KeyRanges Recording::prompt_key_ranges(const AttentionLayerSpec& spec) {
+  return key_ranges(spec, RowsOf::prompts);
 }
 
 Tensor Recording::rope_table(const RopeSpec& rope) {
@@ -94,6 +126,10 @@ Tensor Recording::key_rope_table(const RopeSpec& rope) { return rope_table(of_ke
 
 AdaptedLinear Recording::adapted(const LinearLayer& layer) {
   AdaptedLinear linear{.layer = &layer};
+  if (options_.stacks != nullptr) {
+    linear.lora = options_.stacks->weights(layer.path, options_.row_groups);
+    if (!linear.lora.empty()) return linear;
+  }
   if (options_.adapter == nullptr) return linear;
   linear.lora = options_.adapter->weights(layer.path, bf16_adapter_);
   if (!options_.trains) return linear;

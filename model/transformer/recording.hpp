@@ -15,8 +15,11 @@
 #include "clora/model/transformer/memory_policy.hpp"
 #include "clora/ops/experts/load_balance.hpp"
 #include "clora/runtime/commands/batch.hpp"
+#include "model/transformer/cache_places.hpp"
 
 namespace clora {
+
+class AdapterStacks;
 
 // Per-row inputs of a pass, on the device, each [T] i32 (model/data/packing.hpp).
 struct RowInputs {
@@ -29,12 +32,19 @@ struct RowInputs {
 using CacheTensors = std::vector<Tensor>;
 
 struct RecordingOptions {
-  RowInputs rows;
+  RowInputs rows = {};
   std::int64_t positions = 0;  // P: every position is below it
   DType type = DType::f32;     // of activations that products read
   const Adapter* adapter = nullptr;
+  // The adapters of rows, and which rows have which: [T, 4], row_group_table()
+  // (ops/gemm/epilogue.hpp) with the slots of the stacks. Or null and empty. A layer that has a
+  // stack does not get `adapter`. REQUIRES: the pass does not train and has no tiles of
+  // feed-forward rows.
+  const AdapterStacks* stacks = nullptr;
+  Tensor row_groups = {};
   // Of each sub-layer that has one, read and written; empty: rows depend on each other only.
   std::span<const CacheTensors> caches = {};
+  CachePlaces places = {};  // REQUIRES: given if there are caches
   // A pass with a backward: activations are kept, and adapters have dropout and gradients.
   bool trains = false;
   Tensor seed_and_step = {};  // of dropout; required if the pass trains
@@ -71,6 +81,7 @@ class Recording {
   float epsilon() const { return static_cast<float>(model_.config().norm_epsilon); }
   // nullptr without a cache.
   const CacheTensors* cache(std::size_t index) const;
+  const CachePlaces& places() const noexcept { return options_.places; }
   const MemoryPolicy& policy() const noexcept { return options_.policy; }
   // x as the policy keeps it for the backward: x itself, or a copy in fewer bits. save() is for
   // what the backward of a layer reads, which is not kept if there are checkpoints: it is then x
@@ -100,6 +111,8 @@ class Recording {
     double keys_per_row = 0;
   };
   KeyRanges key_ranges(const AttentionLayerSpec& spec);
+  // The same for the rows of prompts and their keys (CachePlaces).
+  KeyRanges prompt_key_ranges(const AttentionLayerSpec& spec);
   Tensor rope_table(const RopeSpec& rope);      // of queries
   Tensor key_rope_table(const RopeSpec& rope);  // the same one without a temperature
 
@@ -113,16 +126,21 @@ class Recording {
   void record_balance_backward(const Tensor& dlogits, const Tensor& logits);
 
  private:
+  enum class RowsOf { pass, prompts };
   struct Window {
+    RowsOf of;
     std::int64_t window;
     Tensor first;
   };
   struct Order {
+    RowsOf of;
     std::int64_t window, heads, head_dim;
     Tensor order;
   };
-  Tensor first_of(std::int64_t window);
-  Tensor order_of(std::int64_t window, const Tensor& first, const AttentionLayerSpec& spec);
+  KeyRanges key_ranges(const AttentionLayerSpec& spec, RowsOf of);
+  Tensor first_of(RowsOf of, std::int64_t window);
+  Tensor order_of(RowsOf of, std::int64_t window, const KeyRanges& ranges,
+                  const AttentionLayerSpec& spec);
 
   LanguageModel& model_;
   Batch& batch_;

@@ -17,6 +17,16 @@
 
 namespace clora {
 
+// A KV cache in pages of `positions` rows, a power of two: key n of query row t is in page
+// tables[table_of[t]][n / positions], whose rows begin at that number times `positions`. Sequences
+// may have pages in common.
+struct KeyPages {
+  Tensor tables;    // [sequences, pages of one] i32; entries below the cache's number of pages
+  Tensor table_of;  // [T] i32
+  std::int64_t positions = 0;
+  bool empty() const { return tables.empty(); }
+};
+
 struct AttentionInputs {
   Tensor q;      // [T, H, E]: f32, bf16 or f16
   Tensor k;      // [Tk, G, E]; H a multiple of G. k and v are both f32, both bf16 or both f16
@@ -36,6 +46,9 @@ struct AttentionInputs {
   // above each distance of a row to its keys. Empty: none. It has no gradient. REQUIRES: no soft
   // cap.
   Tensor bias = {};
+  // k and v are a cache in pages, and first and last count the keys of a row's sequence. Empty:
+  // they are rows of k and v. REQUIRES: no bias; last[t] < pages of a sequence * positions.
+  KeyPages pages = {};
 };
 
 // The order in which some kernels process their tiles: a temporary, shared by all calls with these

@@ -109,10 +109,11 @@ bool attention_decode_cpu_passed(Context& context, const AttentionForward& forwa
   return passed(context, forward.spec, {kAttentionDecodeCpu, "attention_decode_cpu"},
                 [](SelfTest& test, const AttentionSpec& spec) {
                   test_attention(test, {.rows = 3,
-                                        .keys = 90,
+                                        .keys = spec.page > 0 ? 96 : 90,
                                         .width = kTestWidth,
                                         .key_type = spec.key_type,
-                                        .scores = self_test_scores(spec)});
+                                        .scores = self_test_scores(spec),
+                                        .in_pages = spec.page > 0});
                 });
 }
 
@@ -122,11 +123,16 @@ void record_attention_decode_cpu(Batch& batch, const AttentionForward& forward) 
   const std::int64_t T = spec.T, H = spec.H, G = spec.G, E = spec.E;
   const std::int64_t splits = spec.splits();
   const Tensor parts = batch.temporary({T, H, splits, E + 2}, DType::f32, "attention parts");
-  batch.launch({spec.kernel(kAttentionDecodeCpu, "attention_decode_cpu"),
+  std::vector<Argument> arguments{parts, in.q, in.k, in.v, in.first, in.last};
+  append_page_tables(arguments, in);
+  for (const std::int64_t size : {H, G, E}) arguments.emplace_back(narrow(size));
+  arguments.emplace_back(in.scale);
+  arguments.emplace_back(narrow(splits));
+  arguments.emplace_back(spec.local(spec.decode_scratch()));
+  batch.record({spec.kernel(kAttentionDecodeCpu, "attention_decode_cpu"),
                 single_item_groups(static_cast<std::size_t>(T * G * splits)), spec.cost(),
                 "attention/decode"},
-               parts, in.q, in.k, in.v, in.first, in.last, narrow(H), narrow(G), narrow(E),
-               in.scale, narrow(splits), spec.local(spec.decode_scratch()));
+               std::move(arguments));
   batch.launch({spec.kernel(kAttentionDecodeCpu, "attention_join_cpu"),
                 single_item_groups(static_cast<std::size_t>(T)),
                 {},

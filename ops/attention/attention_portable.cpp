@@ -16,9 +16,12 @@ void record_attention_decode(Batch& batch, const AttentionForward& forward) {
     return context.kernel(kAttentionDecode, function, defines);
   };
   const Tensor parts = batch.temporary({T, H, splits, E + 2}, DType::f32, "attention parts");
-  batch.launch(
+  std::vector<Argument> arguments{parts, in.q, in.k, in.v, in.first, in.last};
+  append_page_tables(arguments, in);
+  arguments.emplace_back(spec.problem(in.scale));
+  batch.record(
       {kernel("attention_decode"), spec.groups(T * splits, H), spec.cost(), "attention/decode"},
-      parts, in.q, in.k, in.v, in.first, in.last, spec.problem(in.scale));
+      std::move(arguments));
   const std::int64_t elements = T * H * E;
   batch.launch({kernel("attention_join"),
                 spec.groups(divide_up(elements, spec.work_group()), 1),

@@ -6,9 +6,26 @@ namespace clora {
 namespace {
 
 constexpr std::int32_t kDocument = 21;  // first key of the second document
+constexpr std::int64_t kPage = 16;
+
+// The pages of the keys in reverse order, for every second row; other rows have them in order.
+KeyPages pages(SelfTest& test, std::int64_t rows, std::int64_t keys) {
+  const auto count = static_cast<std::size_t>(keys / kPage);
+  std::vector<std::int32_t> tables(2 * count), table_of(static_cast<std::size_t>(rows));
+  for (std::size_t page = 0; page < count; ++page) {
+    tables[page] = static_cast<std::int32_t>(page);
+    tables[2 * count - 1 - page] = static_cast<std::int32_t>(page);
+  }
+  for (std::size_t row = 0; row < table_of.size(); ++row) {
+    table_of[row] = static_cast<std::int32_t>(row % 2);
+  }
+  return {.tables = test.input({2, keys / kPage}, tables),
+          .table_of = test.input({rows}, table_of),
+          .positions = kPage};
+}
 
 AttentionInputs inputs(SelfTest& test, const TestedAttention& tested) {
-  const auto [rows, keys, width, type, key_type, scores] = tested;
+  const auto [rows, keys, width, type, key_type, scores, in_pages] = tested;
   constexpr std::int64_t kHeads = 4, kKeyHeads = 2;
   std::vector<std::int32_t> first(static_cast<std::size_t>(rows), 0);
   std::vector<std::int32_t> last(first.size());
@@ -24,7 +41,8 @@ AttentionInputs inputs(SelfTest& test, const TestedAttention& tested) {
           .last = test.input({rows}, last),
           .scale = 0.25F,
           .soft_cap = scores.soft_cap,
-          .bias = scores.has_bias ? test.input({kHeads, 2 * rows - 1}) : Tensor()};
+          .bias = scores.has_bias ? test.input({kHeads, 2 * rows - 1}) : Tensor(),
+          .pages = in_pages ? pages(test, rows, keys) : KeyPages()};
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ struct TestedAttention {
   std::int64_t rows, keys, width;
   DType type = DType::f32, key_type = DType::f32;  // of q and y; of k and v
   ScoreChanges scores = {};
+  bool in_pages = false;  // the keys
 };
 void test_attention(SelfTest& test, const TestedAttention& tested);
 // Its backward. Any y and log_sum_exp can replace those of the forward, which is tested separately.
@@ -37,9 +38,11 @@ inline std::string_view program_suffix(const AttentionSpec& spec) {
 inline ScoreChanges self_test_scores(const AttentionSpec& spec) {
   return {.soft_cap = spec.soft_cap == 0 ? 0.0F : 1.5F, .has_bias = spec.has_bias};
 }
-// The same for the forward's programs for keys of another type than f32.
+// The same for the forward's programs for keys of another type than f32, or in pages.
 inline std::string key_suffix(const AttentionSpec& spec) {
-  return spec.key_type == DType::f32 ? "" : fmt::format(" {} keys", name_of(spec.key_type));
+  const std::string type =
+      spec.key_type == DType::f32 ? "" : fmt::format(" {} keys", name_of(spec.key_type));
+  return spec.page > 0 ? type + " in pages" : type;
 }
 
 }  // namespace clora

@@ -30,9 +30,11 @@ std::size_t bytes_of(std::int64_t floats) {
 
 }  // namespace
 
-std::int64_t attention_decode_scratch(std::int64_t heads, std::int64_t E, DType key_type) {
+std::int64_t attention_decode_scratch(std::int64_t heads, std::int64_t E, DType key_type,
+                                      bool in_pages) {
   const std::int64_t padded = round_up(E, 16);
-  const std::int64_t rows = key_type == DType::f32 ? 0 : AttentionSpec::kKeys * padded;
+  const bool in_place = key_type == DType::f32 && !in_pages;
+  const std::int64_t rows = in_place ? 0 : AttentionSpec::kKeys * padded;
   return heads * (2 * padded + AttentionSpec::kKeys + 3) + rows;
 }
 
@@ -109,6 +111,7 @@ Defines AttentionSpec::defines() const {
   Defines defines;
   define_soft_cap(defines, soft_cap);
   if (has_bias) defines.set("BIAS", 1);
+  if (page > 0) defines.set("PAGE", page);
   if (!cpu) return defines.set("GROUP", work_group());
   defines.set("KEYS", kKeys);
   if (key_type != DType::f32) defines.set("KEY_TYPE", name_of(key_type));
@@ -145,6 +148,21 @@ std::int32_t narrow(std::int64_t n) {
   return i32(n);
 }
 
+void require_pages(std::string_view op, const KeyPages& pages, std::int64_t cache_rows,
+                   std::int64_t T) {
+  const auto positions = static_cast<std::uint64_t>(pages.positions);
+  require(
+      std::has_single_bit(positions) && cache_rows % pages.positions == 0,
+      "{}: pages must have a power of two of positions, of which the {} rows of the cache are a "
+      "multiple, got {}",
+      op, cache_rows, pages.positions);
+  require(!pages.tables.empty() && pages.tables.shape().rank() == 2,
+          "{}: pages.tables must be i32 [sequences, pages], got {}", op,
+          pages.tables.empty() ? "nothing" : pages.tables.text());
+  require_tensor(op, "pages.tables", pages.tables, pages.tables.shape(), DType::i32);
+  require_tensor(op, "pages.table_of", pages.table_of, {T}, DType::i32);
+}
+
 AttentionSpec checked_spec(std::string_view op, Context& context, const AttentionInputs& inputs) {
   const Tensor& q = inputs.q;
   const Tensor& k = inputs.k;
@@ -164,8 +182,8 @@ AttentionSpec checked_spec(std::string_view op, Context& context, const Attentio
                            .soft_cap = inputs.soft_cap,
                            .causal = inputs.causal,
                            .has_bias = !inputs.bias.empty(),
-
-                           .key_type = k.type()};
+                           .key_type = k.type(),
+                           .page = inputs.pages.empty() ? 0 : inputs.pages.positions};
   require_soft_cap(op, spec.soft_cap);
   require(spec.H % spec.G == 0, "{}: the {} query heads must be a multiple of the {} key heads", op,
           spec.H, spec.G);
@@ -180,6 +198,9 @@ AttentionSpec checked_spec(std::string_view op, Context& context, const Attentio
     require_tensor(op, "bias", inputs.bias, {spec.H, distances});
     require(spec.soft_cap == 0, "{}: scores with a bias cannot have a soft cap", op);
   }
+  if (!inputs.pages.empty()) require_pages(op, inputs.pages, spec.Tk, spec.T);
+  require(inputs.pages.empty() || !spec.has_bias, "{}: keys in pages cannot have a bias of scores",
+          op);
   if (!inputs.order.empty()) {
     require_tensor(op, "order", inputs.order, {3 * divide_up(spec.T, 128) + 1}, DType::i32);
   }
@@ -204,6 +225,13 @@ std::vector<Argument> AttentionForward::arguments() const {
           in.last,
           spec.problem(in.scale),
           std::int32_t{keeps_log_sum_exp()}};
+}
+
+void append_page_tables(std::vector<Argument>& arguments, const AttentionInputs& inputs) {
+  if (inputs.pages.empty()) return;
+  arguments.emplace_back(inputs.pages.tables);
+  arguments.emplace_back(inputs.pages.table_of);
+  arguments.emplace_back(narrow(inputs.pages.tables.shape()[1]));
 }
 
 void append_bias(std::vector<Argument>& arguments, const AttentionInputs& inputs) {

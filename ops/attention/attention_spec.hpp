@@ -15,8 +15,10 @@ namespace clora {
 #include "cl/attention/attention_problem.clh"
 
 // Floats of local memory of attend_split() (cl/attention/attention_decode_cpu.clh), for `heads`
-// query heads of E elements that share a key head, over keys of that type.
-std::int64_t attention_decode_scratch(std::int64_t heads, std::int64_t E, DType key_type);
+// query heads of E elements that share a key head, over keys of that type, which are read in place
+// if they are f32 and not in pages.
+std::int64_t attention_decode_scratch(std::int64_t heads, std::int64_t E, DType key_type,
+                                      bool in_pages);
 
 struct AttentionSpec {
   static constexpr std::int64_t kQueries = 32;  // query rows of a block: QUERIES of the CPU kernels
@@ -36,9 +38,10 @@ struct AttentionSpec {
   bool causal = true;           // AttentionInputs::causal
   bool has_bias = false;        // AttentionInputs::bias
   DType key_type = DType::f32;  // of k and v
+  std::int64_t page = 0;        // KeyPages::positions; 0: not in pages
 
   std::size_t units() const { return std::max(1U, context.device().compute_units); }
-  bool decodes() const { return T <= kDecodeRows; }
+  bool decodes() const { return T <= kDecodeRows || page > 0; }
   std::int64_t wanted_groups() const;
 
   // Forward of few rows: the number of splits of a row's keys.
@@ -59,7 +62,9 @@ struct AttentionSpec {
   // Floats of local memory.
   std::int64_t forward_scratch() const;
   std::int64_t backward_scratch() const;
-  std::int64_t decode_scratch() const { return attention_decode_scratch(H / G, E, key_type); }
+  std::int64_t decode_scratch() const {
+    return attention_decode_scratch(H / G, E, key_type, page > 0);
+  }
   // The same sizes for a kernel for CPU devices, in f32 or bf16.
   AttentionSpec for_cpus(bool rounds) const;
 
@@ -113,6 +118,13 @@ bool reads_vec4s(const AttentionSpec& spec, const AttentionInputs& inputs);
 
 // The arguments of BIAS_PARAMETERS (cl/attention/attention_bias.clh), if there is a bias.
 void append_bias(std::vector<Argument>& arguments, const AttentionInputs& inputs);
+
+// The arguments of PAGE_TABLE_PARAMETERS (cl/attention/paged_keys.clh), if keys are in pages.
+void append_page_tables(std::vector<Argument>& arguments, const AttentionInputs& inputs);
+
+// Errors: invalid_argument if the pages are not of a cache of `cache_rows` rows, or not for T rows.
+void require_pages(std::string_view op, const KeyPages& pages, std::int64_t cache_rows,
+                   std::int64_t T);
 
 // The inputs in f32: the given tensors, or new temporaries.
 AttentionInputs upcast(Batch& batch, const AttentionInputs& inputs);

@@ -12,6 +12,7 @@
 #include "clora/ops/rowwise/rope.hpp"
 #include "clora/ops/rowwise/swiglu.hpp"
 #include "ops/activations.hpp"
+#include "ops/attention/attention_spec.hpp"
 #include "ops/decode/decode_layers_dispatch.hpp"
 #include "ops/decode/decode_layers_table.hpp"
 #include "ops/dispatch/soft_cap_define.hpp"
@@ -175,8 +176,8 @@ void attend(Batch& batch, const Tensor& x, const DecodeLayer& l, const DecodeLay
   const Tensor v = linear(2, h, l.v, l.v_bias, "v").reshape({1, s.G, s.E});
   finish_heads(batch, q, l.q_norm, l.rope_table, decode);
   finish_heads(batch, k, l.k_norm, key_rope_table_of(l), decode);
-  record_cache_append(batch, l.key_cache, k, decode.position);
-  record_cache_append(batch, l.value_cache, v, decode.position);
+  record_cache_append(batch, l.key_cache, k, decode.slot);
+  record_cache_append(batch, l.value_cache, v, decode.slot);
   const Tensor y = batch.temporary({1, s.H, s.E}, DType::f32, "attention");
   record_attention(batch, y, {},
                    {.q = q,
@@ -185,7 +186,8 @@ void attend(Batch& batch, const Tensor& x, const DecodeLayer& l, const DecodeLay
                     .first = l.first,
                     .last = decode.last,
                     .scale = decode.scale,
-                    .soft_cap = decode.soft_cap});
+                    .soft_cap = decode.soft_cap,
+                    .pages = decode.pages});
   add_output(batch, x, y.reshape({1, s.H * s.E}), l.o, l.loras[3], l.attention_post_norm, decode);
 }
 
@@ -210,6 +212,10 @@ void require_decode_layers(const Tensor& x, const DecodeLayers& decode) {
   for (const DecodeLayer& layer : decode.layers) require_layer(layer, s);
   require_tensor(op, "position", decode.position, {1}, DType::i32);
   require_tensor(op, "last", decode.last, {1}, DType::i32);
+  require_tensor(op, "slot", decode.slot, {1}, DType::i32);
+  require_pages(op, decode.pages, s.S, 1);
+  require(decode.pages.tables.shape()[0] == 1, "{}: one page table is required, got {}", op,
+          decode.pages.tables.shape()[0]);
   require_soft_cap(op, decode.soft_cap);
 }
 

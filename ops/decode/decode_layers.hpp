@@ -23,6 +23,7 @@
 #include <array>
 #include <vector>
 
+#include "clora/ops/attention/attention.hpp"
 #include "clora/ops/lora_linear/lora_linear.hpp"
 #include "clora/ops/rowwise/swiglu.hpp"
 
@@ -55,7 +56,10 @@ struct DecodeLayers {
   // Head norms, post-norms: of all layers or of none. Ropes rotate the first W elements of each
   // head, the same W in all layers, in the half-split layout.
   std::vector<DecodeLayer> layers;
-  Tensor position, last;   // [1] i32: the row's position, and the last key that it attends to
+  // [1] i32: the row's position, the last key that it attends to, and the row of the caches to
+  // which its own key and value are written; outside of [0, S) they are not written.
+  Tensor position, last, slot;
+  KeyPages pages;          // of the caches, with tables [1, pages]
   std::int64_t heads = 0;  // H
   float epsilon = 0;
   float scale = 0;     // of scores
@@ -65,7 +69,7 @@ struct DecodeLayers {
 };
 
 // Replaces x [1, D] by the last block's output and writes the row's keys and values to the caches
-// at `position`. REQUIRES: position < P.
+// at `slot`. REQUIRES: position < P.
 void record_decode_layers_unfused(Batch& batch, const Tensor& x, const DecodeLayers& decode);
 
 // Whether these layers are decoded in one launch: its implementation supports them on the Context,

@@ -8,6 +8,7 @@
 #include "clora/ops/quant/quant.hpp"
 #include "ops/attention/attention_spec.hpp"
 #include "ops/decode/decode_layers_table.hpp"
+#include "ops/decode/decode_pages_self_test.hpp"
 #include "ops/dispatch/co_resident_groups.hpp"
 #include "ops/dispatch/integer_products.hpp"
 #include "ops/dispatch/soft_cap_define.hpp"
@@ -26,7 +27,7 @@ constexpr float kTestedCap = 0.25F;
 // Bytes of local memory: a row of integers, or the scratch of attention.
 std::size_t scratch_bytes(const DecodeSizes& s) {
   const std::int64_t widest = std::max({s.D, s.F, s.H * s.E});
-  const std::int64_t floats = attention_decode_scratch(s.H / s.G, s.E, s.cache);
+  const std::int64_t floats = attention_decode_scratch(s.H / s.G, s.E, s.cache, true);
   return static_cast<std::size_t>(std::max(widest * 9 / 4, 4 * floats));
 }
 
@@ -37,7 +38,8 @@ Defines defines_of(const Context& context, const DecodeLayers& decode) {
   define_soft_cap(defines, decode.soft_cap);
   if (decode.function == GateFunction::gelu) defines.set("GELU");
   return defines.set("KEYS", AttentionSpec::kKeys)
-      .set("KEY_TYPE", name_of(decode.layers.front().key_cache.type()));
+      .set("KEY_TYPE", name_of(decode.layers.front().key_cache.type()))
+      .set("PAGE", decode.pages.positions);
 }
 
 // What distinguishes the programs.
@@ -52,7 +54,8 @@ void test_layers(SelfTest& test, TestedProgram program, bool full) {
   const auto [type, cache_type, function, is_capped] = program;
   constexpr std::int64_t D = 64, F = 2 * D, H = 4, G = 2, E = D / H;
   // Stored sums are found by the inputs, which must differ for results that do.
-  const std::int64_t S = (function == GateFunction::silu ? 40 : 41) + (is_capped ? 2 : 0);
+  const std::int64_t positions = (function == GateFunction::silu ? 40 : 41) + (is_capped ? 2 : 0);
+  constexpr std::int64_t kPages = 3, kPagePositions = 16, S = kPages * kPagePositions;
   const auto matrix = [&](std::int64_t n, std::int64_t k) {
     return test.weights({n, k}, type, Layout::packed);
   };
@@ -60,12 +63,15 @@ void test_layers(SelfTest& test, TestedProgram program, bool full) {
   DecodeLayers decode{.layers = {},
                       .position = test.input({1}, std::vector<std::int32_t>{34}),
                       .last = test.input({1}, std::vector<std::int32_t>{34}),
+                      .slot = {},
+                      .pages = {},
                       .heads = H,
                       .epsilon = 1e-5F,
                       .scale = is_capped ? 1.0F : 0.25F,
                       .soft_cap = is_capped ? kTestedCap : 0.0F,
                       .multiplier = full ? 0.5F : 1.0F,
                       .function = function};
+  place_in_pages(test, decode, {kPages, kPagePositions}, 34);
   for (int l = 0; l < 2; ++l) {
     decode.layers.push_back({.input_norm = test.input({D}, 1e-2F),
                              .q = matrix(H * E, D),
@@ -79,8 +85,8 @@ void test_layers(SelfTest& test, TestedProgram program, bool full) {
                              .key_cache = test.changed(test.input({S, G, E}, 1, cache_type)),
                              .value_cache = test.changed(test.input({S, G, E}, 1, cache_type)),
                              .first = test.input({1}, std::vector<std::int32_t>{1}),
-                             .rope_table = test.input({S, full ? E / 4 : E / 2, 2}),
-                             .key_rope_table = full ? test.input({S, E / 4, 2}) : Tensor(),
+                             .rope_table = test.input({positions, full ? E / 4 : E / 2, 2}),
+                             .key_rope_table = full ? test.input({positions, E / 4, 2}) : Tensor(),
                              .q_bias = optional(H * E),
                              .k_bias = optional(G * E),
                              .v_bias = optional(G * E),
@@ -168,8 +174,9 @@ void record_decode_layers_cpu(Batch& batch, const Tensor& x, const DecodeLayers&
       temporary({s.H, splits, s.E + 2}, "attention parts"),
       temporary({groups, s.H, s.E}, "attention"), temporary({s.F}, "swiglu"),
       temporary({streams, s.D}, "residual streams"), temporary({s.D}, "output"),
-      decode_table(context, decode), decode.position, decode.last, grid_barrier,
-      by_value(decode_problem(decode)), by_value(dims), LocalMemory{scratch_bytes(s)});
+      decode_table(context, decode), decode.position, decode.last, decode.slot, decode.pages.tables,
+      grid_barrier, by_value(decode_problem(decode)), by_value(dims),
+      LocalMemory{scratch_bytes(s)});
 }
 
 }  // namespace clora

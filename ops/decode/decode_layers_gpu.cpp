@@ -5,6 +5,7 @@
 
 #include "clora/ops/quant/quant.hpp"
 #include "ops/decode/decode_layers_table.hpp"
+#include "ops/decode/decode_pages_self_test.hpp"
 #include "ops/dispatch/co_resident_groups.hpp"
 #include "ops/dispatch/soft_cap_define.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
@@ -101,7 +102,7 @@ Defines defines_of(Context& context, const DecodeLayers& decode) {
   Defines defines;
   set_weight_type(defines, decode.layers.front().q);
   set_use_ptx(defines, context);
-  defines.set("KEY_TYPE", name_of(s.cache));
+  defines.set("KEY_TYPE", name_of(s.cache)).set("PAGE", s.page);
   defines.set("GROUP", group).set("D", s.D).set("F", s.F).set("H", s.H).set("G", s.G);
   defines.set("E", s.E).set("SPLITS", splits_of(device, s)).set("MAX_LAYERS", s.layers);
   defines.set("MAX_RANKS", max_ranks(decode)).set("ROPE_WIDTH", s.W);
@@ -142,8 +143,9 @@ std::vector<DecodeLayer> layers_to_test(SelfTest& test, const DecodeLayers& deco
 // Runs the program of the model itself, which is compiled for its sizes, on two of its layers: test
 // weights of these sizes would take as much memory.
 void test_decode_gpu(SelfTest& test, const DecodeLayers& decode) {
-  constexpr std::int64_t kRows = 40;
-  std::int64_t S = kRows;
+  constexpr std::int64_t kPages = 3;
+  const std::int64_t rows = kPages * decode.pages.positions;
+  std::int64_t S = rows;
   for (const DecodeLayer& layer : decode.layers) {
     for (const Tensor& table : {layer.rope_table, key_rope_table_of(layer)}) {
       if (!table.empty()) S = std::min(S, table.shape()[0]);
@@ -151,9 +153,10 @@ void test_decode_gpu(SelfTest& test, const DecodeLayers& decode) {
   }
   const std::vector<std::int32_t> position{static_cast<std::int32_t>(S - 1)};
   DecodeLayers probe = decode;
-  probe.layers = layers_to_test(test, decode, S);
+  probe.layers = layers_to_test(test, decode, rows);
   probe.position = test.input({1}, position);
   probe.last = test.input({1}, position);
+  place_in_pages(test, probe, {kPages, decode.pages.positions}, S - 1);
   const Tensor x = test.changed(test.input({1, decode_sizes(decode).D}));
   const Tensor grid_barrier = test.input({3}, std::vector<std::int32_t>(3));
   if (makes_reference(test.batch().context())) {
@@ -227,7 +230,8 @@ void record_decode_layers_gpu(Batch& batch, const Tensor& x, const DecodeLayers&
                temporary({s.H, splits_of(device, s), s.E + 2}, "attention parts"),
                temporary({s.F}, "swiglu"), temporary({s.D}, "output"),
                temporary({max_s_parts(decode)}, "s parts"), decode_table(context, decode),
-               decode.position, decode.last, grid_barrier, by_value(decode_problem(decode)));
+               decode.position, decode.last, decode.slot, decode.pages.tables, grid_barrier,
+               by_value(decode_problem(decode)));
 }
 
 void record_decode_layers_gpu_in_full(Batch& batch, const Tensor& x, const DecodeLayers& decode,

@@ -73,8 +73,10 @@ class State {
             .hidden = 0,
             .output = 0,
             .s = 0,
-            .position = 0};
+            .position = 0,
+            .slot = 0};
     row_.position = place(1, alignment_);  // first: no other offset is 0
+    row_.slot = place(1, alignment_);
     row_.x = place(D, alignment_);
     row_.q = place(H * E, alignment_);
     row_.k = head_norms ? place(G * E, alignment_) : 0;
@@ -232,8 +234,8 @@ class Recorder {
                      grid(groups),
                      {},
                      "decode_layers/begin"},
-                    state_.tensor(), x, decode_.position, rope.table, by_value(state_.row()),
-                    rope.angles);
+                    state_.tensor(), x, decode_.position, decode_.slot, rope.table,
+                    by_value(state_.row()), rope.angles);
     }
   }
 
@@ -263,7 +265,8 @@ class Recorder {
                       .first = l.first,
                       .last = decode_.last,
                       .scale = decode_.scale,
-                      .soft_cap = decode_.soft_cap});
+                      .soft_cap = decode_.soft_cap,
+                      .pages = decode_.pages});
     add_residual(l.o, l.loras[3], row.y, at.attention_post_norm);
   }
 

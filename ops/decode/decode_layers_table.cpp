@@ -83,6 +83,7 @@ DecodeSizes decode_sizes(const DecodeLayers& decode) {
           .head_norms = !layer.q_norm.empty(),
           .post_norms = !layer.attention_post_norm.empty(),
           .cache = layer.key_cache.type(),
+          .page = decode.pages.positions,
           .joined_heads = joins_adapters(decode, 0),
           .joined_gates = joins_adapters(decode, 4)};
 }

@@ -19,6 +19,7 @@ struct DecodeSizes {
   std::int64_t W = 0;  // elements of a head that rope rotates; 0: none in any layer
   bool head_norms = false, post_norms = false;      // of all layers
   DType cache = DType::f32;                         // of the keys and values of all layers
+  std::int64_t page = 0;                            // KeyPages::positions
   bool joined_heads = false, joined_gates = false;  // adapters of q, k and v; of gate and up
 };
 DecodeSizes decode_sizes(const DecodeLayers& decode);

@@ -115,6 +115,8 @@ class TypicalOps {
     const DecodeLayers decode{.layers = {decode_layer(type), decode_layer(type)},
                               .position = i32(1),
                               .last = i32(1),
+                              .slot = i32(1),
+                              .pages = {tensor({1, 1}, DType::i32), i32(1), 16},
                               .heads = H};
     (void)decodes_in_one_launch(context_, decode);
   }

@@ -34,10 +34,13 @@ struct LowRankTerm {
   Tensor a_bf16 = {};
   // Rows of several adapters in one product (forward only): u is a stack [adapters, R, N] of them,
   // a [adapters, R, K], the bf16 copies likewise, and row m is multiplied with those of its
-  // adapter. Adapters of fewer ranks are padded with zeros; `scale` is that of all. u32 [M, 2] on
-  // the device, read in each replay: row_group_table(). REQUIRES: its adapters are in the stack.
-  // Rows without an adapter get no term, and their s is undefined. The more rows of an adapter are
-  // adjacent, the faster the product.
+  // adapter. u32 [M, 4] on the device, read in each replay: row_group_table(). It also has the
+  // ranks of the row's adapter, R at most, and a factor of its term. `scale` is that of all rows.
+  // s, where it is computed, is multiplied with the row's factor, besides a_scale, and is zero past
+  // its ranks; a given s may have any finite values there. Rows without an adapter get no term, and
+  // their s is undefined. The more rows of an adapter are adjacent, the faster the product; what a
+  // row gets does not depend on the adapters of other rows. REQUIRES: the adapters of the table are
+  // in the stack, and all elements of the stack are finite, also past the ranks of an adapter.
   Tensor row_groups = {};
 };
 
@@ -49,17 +52,24 @@ struct Epilogue {
   Tensor column_scale = {};  // [N] f32, or empty: 1
 };
 
+// All ranks of a stack.
+inline constexpr std::uint32_t kAllRanks = 0xffffffff;
 // The rows begin .. end - 1 of a product, which use one adapter of a stack.
 struct RowGroup {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::uint32_t adapter = 0;
+  std::uint32_t rank = kAllRanks;  // of the adapter; those of the stack past it are not used
+  float scale = 1;                 // of the term
 };
 // Rows that are in no group have this adapter in the table: none.
 inline constexpr std::uint32_t kNoAdapter = 0xffffffff;
 
-// The contents of LowRankTerm::row_groups for `rows` rows: for each row its adapter, and the row
-// after the last one of its group. REQUIRES: groups in ascending order, without overlap.
+// Words of a row in the table.
+inline constexpr std::int64_t kRowGroupWords = 4;
+// The contents of LowRankTerm::row_groups for `rows` rows: for each row its adapter, the row after
+// the last one of its group, the rank, and the bits of the scale. REQUIRES: groups in ascending
+// order, without overlap.
 std::vector<std::uint32_t> row_group_table(std::int64_t rows, std::span<const RowGroup> groups);
 
 }  // namespace clora

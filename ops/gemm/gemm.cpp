@@ -111,7 +111,8 @@ void require_low_rank(std::string_view op, const LowRankTerm& term, const Tensor
   require_any_activation(op, "low_rank.s", term.s, {y.shape()[0], rank});
   require_tensor(op, "low_rank.u", term.u, of_adapters(y.shape()[1]));
   if (!term.row_groups.empty()) {
-    require_tensor(op, "low_rank.row_groups", term.row_groups, {y.shape()[0], 2}, DType::u32);
+    require_tensor(op, "low_rank.row_groups", term.row_groups, {y.shape()[0], kRowGroupWords},
+                   DType::u32);
   }
   require_bf16("low_rank.u_bf16", term.u_bf16, term.u);
   require(!overlap(y, term.s), "{}: the output must not alias low_rank.s", op);
@@ -140,12 +141,21 @@ GemmProduct product_of(const Tensor& y, const Tensor& x, const Weight& w,
   return {.y = y, .x = x, .w = tensor_of(w), .epilogue = epilogue};
 }
 
-// No implementation fuses the shrink of row groups: it is recorded here, and the product reads s.
-GemmProduct with_shrunk_groups(Batch& batch, GemmProduct p) {
-  if (!p.has_shrink() || !p.has_row_groups()) return p;
-  record_grouped_shrink(batch, p.low_rank(), p.x);
-  p.epilogue.low_rank.a = {};
-  return p;
+// No implementation fuses the shrink of row groups: it is recorded here, for all products of one
+// input, and the products read s.
+void record_shrinks_of_groups(Batch& batch, const Tensor& x, std::span<GemmProduct> problems) {
+  std::vector<LowRankTerm> terms, wide_terms;
+  std::vector<GemmProduct*> wide;
+  for (GemmProduct& p : problems) {
+    if (!p.has_shrink() || !p.has_row_groups()) continue;
+    const bool is_wide = gemm_takes_wide_ranks(batch.context(), p);
+    (is_wide ? wide_terms : terms).push_back(p.low_rank());
+    if (is_wide) wide.push_back(&p);
+    p.epilogue.low_rank.a = {};
+  }
+  record_grouped_shrinks(batch, x, terms);
+  wide_terms = record_wide_shrinks(batch, x, wide_terms);
+  for (std::size_t i = 0; i < wide.size(); ++i) wide[i]->epilogue.low_rank = wide_terms[i];
 }
 
 GemmProduct backward_product_of(const Tensor& dx, const GemmTerm& term, Accumulate accumulate) {
@@ -170,16 +180,19 @@ GemmProduct backward_product_of(const Tensor& dx, const GemmTerm& term, Accumula
 
 void record_gemm(Batch& batch, const Tensor& y, const Tensor& x, const Weight& w,
                  const Epilogue& epilogue) {
-  record_weight_product(batch, with_shrunk_groups(batch, product_of(y, x, w, epilogue)), w);
+  GemmProduct p = product_of(y, x, w, epilogue);
+  record_shrinks_of_groups(batch, x, {&p, 1});
+  record_weight_product(batch, p, w);
 }
 
 void record_gemms(Batch& batch, const Tensor& x, std::span<const GemmOutput> outputs) {
   std::vector<GemmProduct> problems;
   std::vector<Weight> weights;
   for (const auto& [y, w, epilogue] : outputs) {
-    problems.push_back(with_shrunk_groups(batch, product_of(y, x, w, epilogue)));
+    problems.push_back(product_of(y, x, w, epilogue));
     weights.push_back(w);
   }
+  record_shrinks_of_groups(batch, x, problems);
   record_products(batch, problems, weights);
 }
 

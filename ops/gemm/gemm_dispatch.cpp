@@ -34,12 +34,13 @@ Epilogue test_extras(SelfTest& test, std::int64_t rows, std::int64_t columns, fl
 // Scaled columns, and rows of two adapters and of none. Kernels decide at run time whether a
 // product has them, so they are in the tests of all products.
 Epilogue test_adapters(SelfTest& test, std::int64_t rows, std::int64_t columns) {
-  const std::array groups{RowGroup{0, 2, 1}, RowGroup{3, rows, 0}};
-  return {.low_rank = {.s = test.input({rows, 3}),
-                       .u = test.input({2, 3, columns}),
-                       .scale = 0.5F,
-                       .row_groups = test.input({rows, 2}, row_group_table(rows, groups))},
-          .column_scale = test.input({columns})};
+  const std::array groups{RowGroup{0, 2, 1, 2}, RowGroup{3, rows, 0}};
+  return {
+      .low_rank = {.s = test.input({rows, 3}),
+                   .u = test.input({2, 3, columns}),
+                   .scale = 0.5F,
+                   .row_groups = test.input({rows, kRowGroupWords}, row_group_table(rows, groups))},
+      .column_scale = test.input({columns})};
 }
 
 // Several tiles in each dimension, the last ones partial. s is an input or, if these tiles can fuse
@@ -168,6 +169,9 @@ const char* wgmma_refusal(const Context& context, const GemmProduct& p) {
   if (p.has_row_groups()) return "its rows have one adapter";
   return many_rows_refusal(context, p);
 }
+// Against K, the most ranks of a stack that the implementation over wgmma multiplies for all rows:
+// each row needs those of one adapter only.
+constexpr std::int64_t kWideShare = 4;
 // On Hopper, what the implementation over wgmma does not take.
 const char* matrix_refusal(const Context& context, const GemmProduct& p) {
   const bool is_hopper = context.capabilities().matrix == MatrixInstruction::wgmma;
@@ -305,6 +309,14 @@ const GemmImplementation* choose_gemm_group(Context& context,
   };
   const auto found = std::ranges::find_if(kImplementations, takes);
   return found != std::end(kImplementations) ? &*found : nullptr;
+}
+
+bool gemm_takes_wide_ranks(const Context& context, const GemmProduct& p) {
+  if (needs_wgmma(context) != nullptr) return false;
+  GemmProduct wide = p;
+  wide.epilogue.low_rank.row_groups = {};
+  const std::int64_t ranks = p.low_rank().u.shape()[0] * p.rank();
+  return wgmma_refusal(context, wide) == nullptr && kWideShare * ranks <= p.k();
 }
 
 bool gemm_reads_bf16_adapter(const Context& context) {

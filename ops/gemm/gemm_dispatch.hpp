@@ -36,6 +36,11 @@ const GemmImplementation& choose_gemm(Context& context, const GemmProduct& p);
 const GemmImplementation* choose_gemm_group(Context& context,
                                             std::span<const GemmProduct> problems);
 
+// Whether a product with row groups and a shrink is faster with the ranks of all adapters of its
+// stack (record_wide_shrinks()): on Hopper, whose implementation has no row groups, if they are few
+// against K.
+bool gemm_takes_wide_ranks(const Context& context, const GemmProduct& p);
+
 // Whether an implementation that is available on the Context reads the bf16 copies of an adapter's
 // matrices.
 bool gemm_reads_bf16_adapter(const Context& context);

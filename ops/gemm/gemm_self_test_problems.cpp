@@ -24,11 +24,11 @@ std::int64_t rank_like(const GemmProduct& p) {
 
 // Two adapters whose rows share a tile, and rows without one.
 LowRankTerm term_of_groups(SelfTest& test, const GemmProduct& small, std::int64_t rank) {
-  const std::array groups{RowGroup{0, 37, 1}, RowGroup{40, kRows, 0}};
+  const std::array groups{RowGroup{0, 37, 1, 5}, RowGroup{40, kRows, 0}};
   return {.s = test.input({kRows, rank}, 1, DType::bf16),
           .u = test.input({2, rank, small.columns()}),
           .scale = 0.5F,
-          .row_groups = test.input({kRows, 2}, row_group_table(kRows, groups))};
+          .row_groups = test.input({kRows, kRowGroupWords}, row_group_table(kRows, groups))};
 }
 
 // s is an input, or an output if the shrink is fused.

@@ -118,11 +118,11 @@ LowRankTerm small_term_like(SelfTest& test, const GemmProduct& p, const GemmProd
   constexpr std::int64_t kRank = 5, kAdapters = 2;
   const std::int64_t columns = small.columns();
   if (p.has_row_groups()) {
-    const std::array group{RowGroup{0, p.rows(), 1}};
+    const std::array group{RowGroup{0, p.rows(), 1, 3}};
     return {.s = test.input({p.rows(), kRank}),
             .u = test.input({kAdapters, kRank, columns}),
             .scale = 0.5F,
-            .row_groups = test.input({p.rows(), 2}, row_group_table(p.rows(), group))};
+            .row_groups = test.input({p.rows(), kRowGroupWords}, row_group_table(p.rows(), group))};
   }
   if (!p.has_shrink()) {
     return {test.input({p.rows(), kRank}), test.input({kRank, columns}), 0.5F};

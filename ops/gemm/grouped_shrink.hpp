@@ -1,14 +1,29 @@
-// grouped_shrink: the s of products whose rows have several adapters, before the product.
+// grouped_shrink: the s of products whose rows have several adapters, before the products
+// (cl/gemm/grouped_shrink.cl).
 #pragma once
+
+#include <span>
+#include <vector>
 
 #include "clora/ops/gemm/epilogue.hpp"
 #include "clora/runtime/commands/batch.hpp"
 
 namespace clora {
 
-// term.s [M, R] = term.a_scale * x [M, K] a[adapter of the row] [R, K]^T, in f32. Overwrites the
-// rows of s that have an adapter. x and s are each f32, bf16 or f16. REQUIRES: a and row_groups are
-// given and have these shapes.
-void record_grouped_shrink(Batch& batch, const LowRankTerm& term, const Tensor& x);
+// Terms that one launch shrinks.
+inline constexpr std::size_t kMaxGroupedShrinks = 4;
+
+// For each term: s [M, R] = a_scale * factor of the row * x [M, K] a[adapter of the row] [R, K]^T,
+// from the bf16 copy of a if the term has one. Overwrites the rows of s that have an adapter, with
+// zeros past its ranks. Terms that follow each other and have the same row groups, rank, scale and
+// types take one launch. x and s are each f32, bf16 or f16. REQUIRES: a and row_groups are given
+// and have these shapes.
+void record_grouped_shrinks(Batch& batch, const Tensor& x, std::span<const LowRankTerm> terms);
+
+// The same, and returns terms without row groups and a: s u with s [M, adapters * R] of bf16, which
+// is zero except in the columns of the row's adapter, and with the stack as u [adapters * R, N].
+// The elements of the stack must all be finite. For matrix units that cannot select u by rows.
+std::vector<LowRankTerm> record_wide_shrinks(Batch& batch, const Tensor& x,
+                                             std::span<const LowRankTerm> terms);
 
 }  // namespace clora

@@ -2,6 +2,7 @@
 // mix-ups, not against an attacker.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,7 +16,7 @@ struct Digest {
   std::uint64_t low = 0;
   std::uint64_t high = 0;
 
-  bool operator==(const Digest&) const = default;
+  auto operator<=>(const Digest&) const = default;
   std::string text() const;  // 32 hexadecimal digits
 };
 

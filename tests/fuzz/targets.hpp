@@ -20,6 +20,10 @@ std::vector<std::string> capture_seeds();
 void read_chat_template(std::string_view input);
 std::vector<std::string> chat_template_seeds();
 
+// A grammar in GBNF.
+void read_gbnf(std::string_view input);
+std::vector<std::string> gbnf_seeds();
+
 void read_generation_config(std::string_view input);
 std::vector<std::string> generation_config_seeds();
 
@@ -33,6 +37,10 @@ std::vector<std::string> gguf_parts_seeds();
 // The head of an HTTP request and its body, or the body alone.
 void read_http_request(std::string_view input);
 std::vector<std::string> http_request_seeds();
+
+// A JSON Schema that a reply must match.
+void read_json_schema(std::string_view input);
+std::vector<std::string> json_schema_seeds();
 
 // config.json.
 void read_model_config(std::string_view input);

@@ -498,9 +498,11 @@ TEST_F(OpenCApi, AConversationAsJsonIsReadWhollyOrRefused) {
   };
   refuses(R"({"messages": [], "temperature": 1})", "unknown key 'temperature'");
   refuses(R"({"messages": {}})", "\"messages\" must be a list");
-  refuses(R"({"messages": [{"content": "a"}]})", "an object with \"role\"");
+  refuses(R"({"messages": [{"content": "a"}]})", "\"role\" is missing");
+  refuses(R"({"messages": [{"role": "poet", "content": "a"}]})", "\"role\" must be system");
+  refuses(R"({"messages": [{"role": "user", "content": null}]})", "\"content\" is null");
   refuses(R"({"messages": [{"role": "user", "content": "a"}], "tools": [{"name": "look_up"}]})",
-          "does not render the tool 'look_up'");
+          "does not write tools");
   const std::string typed =
       R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}]}]})";
   EXPECT_EQ(

@@ -153,9 +153,9 @@ TEST_F(KvCache, LeavesStatesAsTheyAre) {
 TEST_F(KvCache, RefusesOtherTypes) {
   LanguageModel model = open(test::context_of(Variant::automatic));
   EXPECT_EQ(test::error_of([&] { Generator(model, nullptr, kPositions, DType::q8_0); }),
-            "generator: the type of the KV cache must be f32, bf16 or f16, got q8_0");
+            "KV cache: the type must be f32, bf16 or f16, got q8_0");
   EXPECT_EQ(test::error_of([] { (void)named_kv_cache_type("half"); }),
-            "generator: the type of the KV cache must be auto, f32, bf16 or f16, got 'half'");
+            "KV cache: the type must be auto, f32, bf16 or f16, got 'half'");
 }
 
 }  // namespace

@@ -110,11 +110,12 @@ void lora_gradients(SelfTest& t) {
 
 // Scaled columns, and one row of another adapter than the rest.
 Epilogue two_adapters(SelfTest& t, std::int64_t rows, std::int64_t columns) {
-  const std::array groups{RowGroup{0, 1, 1}, RowGroup{1, rows, 0}};
-  return {.low_rank = {.s = t.input({rows, 5}),
-                       .u = t.input({2, 5, columns}),
-                       .row_groups = t.input({rows, 2}, row_group_table(rows, groups))},
-          .column_scale = t.input({columns})};
+  const std::array groups{RowGroup{0, 1, 1, 4}, RowGroup{1, rows, 0}};
+  return {
+      .low_rank = {.s = t.input({rows, 5}),
+                   .u = t.input({2, 5, columns}),
+                   .row_groups = t.input({rows, kRowGroupWords}, row_group_table(rows, groups))},
+      .column_scale = t.input({columns})};
 }
 
 std::vector<Family> families() {

@@ -637,13 +637,13 @@ TEST_P(DecodeLayersTest, RefusesTensorsThatDoNotFit) {
   EXPECT_THAT(error([](DecodeLayers& d) { d.layers[1].input_norm = d.layers[0].rope_table; }),
               HasSubstr("input_norm must be f32 [128]"));
   EXPECT_THAT(error([](DecodeLayers& d) { d.layers[1].value_cache = Tensor(); }),
-              HasSubstr("value_cache must be f32 [300, 2, 32]"));
+              HasSubstr("value_cache must be f32 [304, 2, 32]"));
   Layers halves(context(), kSmall, DType::q4_1, {0, 0}, Layout::plain);
   halves.store_caches_as(DType::f16);
   const auto mix = [&](DecodeLayers& d) {
     d.layers[1].key_cache = halves.decode.layers[1].key_cache;
   };
-  EXPECT_THAT(error(mix), HasSubstr("key_cache must be f32 [300, 2, 32]"));
+  EXPECT_THAT(error(mix), HasSubstr("key_cache must be f32 [304, 2, 32]"));
   EXPECT_THAT(error([](DecodeLayers& d) { d.position = d.layers[0].rope_table; }),
               HasSubstr("position must be i32 [1]"));
   EXPECT_THAT(error([](DecodeLayers& d) { d.layers[1].first = d.layers[0].input_norm; }),

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -14,6 +15,7 @@
 #include "tests/reference/gemm_reference.hpp"
 #include "tests/reference/quant_reference.hpp"
 #include "tests/support/op_test.hpp"
+#include "tests/support/row_groups.hpp"
 
 namespace clora {
 namespace {
@@ -30,7 +32,7 @@ std::vector<float> values(std::int64_t count, std::uint32_t seed) {
   return test::random_values(size(count), seed);
 }
 
-// A product, and which parts of the epilogue it has. Adapter 0 is in no group: it is all NaN.
+// A product, and which parts of the epilogue it has. Adapter 0 is in no group: it is huge.
 struct Case {
   std::int64_t m = 0, n = 0, k = 0, rank = 0;
   std::vector<RowGroup> groups = {};  // empty: one adapter, if rank > 0
@@ -49,21 +51,11 @@ struct Case {
   }
 };
 
-// The adapter of each row, kNoAdapter for none.
-std::vector<std::uint32_t> adapters_of(const Case& c) {
-  std::vector<std::uint32_t> of(size(c.m), kNoAdapter);
-  for (const auto& [begin, end, adapter] : c.groups) {
-    for (std::int64_t m = begin; m < end; ++m) of[size(m)] = adapter;
-  }
-  return of;
-}
-
 class GemmEpilogue : public test::OpTest {
  protected:
   Tensor up(Shape shape, std::span<const float> v) { return test::upload(context(), shape, v); }
   Tensor up_table(std::int64_t rows, std::span<const RowGroup> groups) {
-    const auto table = row_group_table(rows, groups);
-    return context().upload<std::uint32_t>({rows, 2}, DType::u32, table, MemoryTag::scratch);
+    return test::upload_row_groups(context(), rows, groups);
   }
 
   // An operand rounded as the variant's product rounds it.
@@ -82,29 +74,30 @@ class GemmEpilogue : public test::OpTest {
   // want += 0.5 s u, of each row's adapter in u [kAdapters, R, N] or [R, N].
   void add_terms(const Case& c, std::vector<double>& want, std::span<const double> s,
                  std::span<const double> u) {
-    const auto adapters = adapters_of(c);
+    const auto groups = test::groups_of_rows(c.m, c.groups);
     const std::size_t n = size(c.n), rank = size(c.rank);
     for (std::size_t m = 0; m < size(c.m); ++m) {
-      if (!c.groups.empty() && adapters[m] == kNoAdapter) continue;
-      const std::size_t first = c.groups.empty() ? 0 : adapters[m] * rank * n;
+      if (!c.groups.empty() && groups[m].adapter == kNoAdapter) continue;
+      const std::size_t first = c.groups.empty() ? 0 : groups[m].adapter * rank * n;
+      const std::size_t ranks = std::min<std::size_t>(rank, groups[m].rank);
       std::vector<double> row(n);
-      test::add_low_rank_reference(row, s.subspan(m * rank, rank), u.subspan(first, rank * n), rank,
-                                   1);
+      test::add_low_rank_reference(row, s.subspan(m * rank, ranks), u.subspan(first, ranks * n),
+                                   ranks, 1);
       for (std::size_t i = 0; i < n; ++i) want[m * n + i] += row[i];
     }
   }
 
-  // The low-rank term of the case. s of rows without an adapter and the unused adapter are NaN.
+  // The low-rank term of the case. s of rows without an adapter is NaN, the unused adapter is huge.
   LowRankTerm term_of(const Case& c, std::vector<float>& s, std::vector<float>& u) {
-    constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+    constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kHuge = 1e30F;
     s = values(c.m * c.rank, 5);
     const bool stack = !c.groups.empty();
     u = values((stack ? kAdapters : 1) * c.rank * c.n, 6);
     if (!stack) return {up({c.m, c.rank}, s), up({c.rank, c.n}, u), 0.5F};
-    std::fill_n(u.begin(), size(c.rank * c.n), kNan);
-    const auto adapters = adapters_of(c);
+    std::fill_n(u.begin(), size(c.rank * c.n), kHuge);
+    const auto groups = test::groups_of_rows(c.m, c.groups);
     for (std::size_t i = 0; i < s.size(); ++i) {
-      if (adapters[i / size(c.rank)] == kNoAdapter) s[i] = kNan;
+      if (groups[i / size(c.rank)].adapter == kNoAdapter) s[i] = kNan;
     }
     return {.s = up({c.m, c.rank}, s),
             .u = up({kAdapters, c.rank, c.n}, u),
@@ -190,9 +183,9 @@ TEST_P(GemmEpilogue, ColumnsAreScaledBeforeTheResidualAndTheBiasAreAdded) {
 }
 
 // A single row, an empty group, rows without an adapter between groups and after the last one, and
-// groups whose borders are inside of tiles.
+// groups whose borders are inside of tiles; adapters of different ranks, with different factors.
 std::vector<RowGroup> odd_groups(std::int64_t m) {
-  return {{0, 1, 2}, {1, 1, 3}, {1, m / 3, 1}, {m / 3 + 1, m - 1, 3}};
+  return {{0, 1, 2, 3, 1.5F}, {1, 1, 3}, {1, m / 3, 1, 9, -0.75F}, {m / 3 + 1, m - 1, 3}};
 }
 
 TEST_P(GemmEpilogue, RowsGetTheLowRankTermOfTheirAdapter) {
@@ -271,16 +264,16 @@ TEST_P(GemmEpilogue, TheFirstFactorIsComputedWithTheAdapterOfEachRow) {
         term.a = up({kAdapters, c.rank, k}, a);
         term.a_scale = 0.25F;
         std::vector<double> s_want(size(m * c.rank));
-        const auto adapters = adapters_of(c);
+        const auto groups = test::groups_of_rows(m, c.groups);
         for (std::size_t i = 0; i < size(m); ++i) {
-          if (adapters[i] == kNoAdapter) continue;
+          if (groups[i].adapter == kNoAdapter) continue;
           const std::span all(a);
           const auto row = test::gemm_reference(
               to_double(std::span(x).subspan(i * size(k), size(k))),
-              to_double(all.subspan(adapters[i] * size(c.rank * k), size(c.rank * k))),
+              to_double(all.subspan(groups[i].adapter * size(c.rank * k), size(c.rank * k))),
               {1, size(c.rank), size(k)});
-          for (std::size_t r = 0; r < row.size(); ++r) {
-            s_want[i * size(c.rank) + r] = 0.25 * row[r];
+          for (std::size_t r = 0; r < row.size() && r < groups[i].rank; ++r) {
+            s_want[i * size(c.rank) + r] = 0.25 * double{groups[i].scale} * row[r];
           }
         }
         auto want = test::gemm_reference(to_double(x), w.values, {size(m), size(c.n), size(k)});
@@ -296,7 +289,7 @@ TEST_P(GemmEpilogue, TheFirstFactorIsComputedWithTheAdapterOfEachRow) {
             rounding + 2 * test::product_tolerance_of(GetParam(), size(k + c.rank));
         auto got = shrunk.values();
         for (std::size_t i = 0; i < got.size(); ++i) {
-          if (adapters[i / size(c.rank)] == kNoAdapter) got[i] = 0;
+          if (groups[i / size(c.rank)].adapter == kNoAdapter) got[i] = 0;
         }
         expect_close(got, s_want, allowed, "s " + c.text());
         expect_close(y.values(), want, allowed, c.text());
@@ -377,7 +370,7 @@ TEST_P(GemmEpilogueRefuses, TensorsThatDoNotFit) {
   EXPECT_THAT(error({.low_rank = {.s = s, .u = f32({2, 8}), .row_groups = table}}),
               HasSubstr("low_rank.u must be f32 [1, 2, 8]"));
   EXPECT_THAT(error({.low_rank = {.s = s, .u = u, .row_groups = up_table(3, {})}}),
-              HasSubstr("low_rank.row_groups must be u32 [4, 2]"));
+              HasSubstr("low_rank.row_groups must be u32 [4, 4]"));
   EXPECT_THAT(error({.low_rank = {.s = s, .u = u, .a = f32({2, 2, 6}), .row_groups = table}}),
               HasSubstr("low_rank.a must be"));
 }
@@ -393,10 +386,14 @@ TEST_P(GemmEpilogueRefuses, RowGroupsInTheBackward) {
 }
 
 TEST(RowGroupTable, HasTheAdapterAndTheEndOfTheGroupOfEachRow) {
-  const std::array groups{RowGroup{1, 3, 5}, RowGroup{3, 3, 6}, RowGroup{3, 4, 7}};
-  EXPECT_THAT(row_group_table(6, groups),
-              testing::ElementsAre(kNoAdapter, 1, 5, 3, 5, 3, 7, 4, kNoAdapter, 6, kNoAdapter, 6));
-  EXPECT_THAT(row_group_table(2, {}), testing::ElementsAre(kNoAdapter, 2, kNoAdapter, 2));
+  const std::array groups{RowGroup{1, 3, 5}, RowGroup{3, 3, 6}, RowGroup{3, 4, 7, 16, 0.5F}};
+  constexpr auto kOne = std::bit_cast<std::uint32_t>(1.0F);
+  constexpr auto kHalf = std::bit_cast<std::uint32_t>(0.5F);
+  EXPECT_THAT(row_group_table(5, groups),
+              testing::ElementsAre(kNoAdapter, 1, 0, kOne, 5, 3, kAllRanks, kOne, 5, 3, kAllRanks,
+                                   kOne, 7, 4, 16, kHalf, kNoAdapter, 5, 0, kOne));
+  EXPECT_THAT(row_group_table(2, {}),
+              testing::ElementsAre(kNoAdapter, 2, 0, kOne, kNoAdapter, 2, 0, kOne));
 }
 
 TEST(RowGroupTable, RefusesGroupsThatOverlapOrExceedTheRows) {

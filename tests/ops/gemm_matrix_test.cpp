@@ -16,6 +16,7 @@
 #include "ops/tuned/costs.hpp"
 #include "tests/reference/gemm_reference.hpp"
 #include "tests/support/op_test.hpp"
+#include "tests/support/row_groups.hpp"
 
 namespace clora {
 namespace {
@@ -113,13 +114,12 @@ class GemmMatrix : public testing::Test {
     std::fill_n(u.begin(), size(rank * columns), NAN);
     const auto table = row_group_table(rows, groups);
     for (std::size_t i = 0; i < s.size(); ++i) {
-      if (table[2 * (i / size(rank))] == kNoAdapter) s[i] = NAN;
+      if (table[kRowGroupWords * (i / size(rank))] == kNoAdapter) s[i] = NAN;
     }
     LowRankTerm& term = of.product.epilogue.low_rank;
     term.s = upload({rows, rank}, s);
     term.u = test::upload(context(), {kAdapters, rank, columns}, u);
-    term.row_groups =
-        context().upload<std::uint32_t>({rows, 2}, DType::u32, table, MemoryTag::scratch);
+    term.row_groups = test::upload_row_groups(context(), rows, groups);
     of.s = rounded_to_bf16(to_double(s));
     of.u = rounded_to_bf16(to_double(u));
     of.groups = groups;
@@ -136,11 +136,13 @@ class GemmMatrix : public testing::Test {
     const std::size_t rank = size(p.product.rank()), columns = want.size() / size(rows);
     if (!p.product.has_row_groups()) return add_low_rank_reference(want, p.s, p.u, rank, scale);
     const std::span<const double> s(p.s), u(p.u);
-    for (const auto& [begin, end, adapter] : p.groups) {
-      for (std::size_t m = size(begin); m < size(end); ++m) {
+    for (const RowGroup& group : p.groups) {
+      const std::size_t ranks = std::min<std::size_t>(group.rank, rank);
+      for (std::size_t m = size(group.begin); m < size(group.end); ++m) {
         std::vector<double> row(columns);
-        add_low_rank_reference(row, s.subspan(m * rank, rank),
-                               u.subspan(adapter * rank * columns, rank * columns), rank, scale);
+        add_low_rank_reference(row, s.subspan(m * rank, ranks),
+                               u.subspan(group.adapter * rank * columns, ranks * columns), ranks,
+                               scale);
         for (std::size_t i = 0; i < columns; ++i) want[m * columns + i] += row[i];
       }
     }
@@ -330,7 +332,8 @@ TEST_F(GemmMatrix, ColumnsAreScaledBeforeTheAddendAndTheBiasAreAdded) {
 // Single rows, an empty group, rows without an adapter, borders inside of tiles; ranks of one stage
 // and of more.
 TEST_F(GemmMatrix, RowsGetTheLowRankTermOfTheirAdapter) {
-  const std::vector<RowGroup> odd{{0, 1, 2}, {1, 1, 3}, {1, 25, 1}, {26, 64, 3}, {64, 69, 1}};
+  const std::vector<RowGroup> odd{
+      {0, 1, 2, 3}, {1, 1, 3}, {1, 25, 1, 9}, {26, 64, 3}, {64, 69, 1, 9}};
   for (const std::int64_t rank : {1, 8, 16, 40, 64}) {
     expect_right({.rows = 70, .shape = {72, 104}, .rank = rank, .alpha = 0.5F, .groups = odd},
                  kSmallTile);
@@ -351,7 +354,7 @@ TEST_F(GemmMatrix, RowsGetTheLowRankTermOfTheirAdapter) {
 
 TEST_F(GemmMatrix, GroupedProblemsHaveTheirOwnEpilogues) {
   constexpr std::int64_t kRows = 70, kSteps = 104;
-  const std::vector<RowGroup> groups{{0, 30, 1}, {33, 70, 2}};
+  const std::vector<RowGroup> groups{{0, 30, 1, 4}, {33, 70, 2}};
   std::vector<Problem> problems;
   std::vector<GemmProduct> products;
   std::vector<test::Output> outputs;

@@ -10,6 +10,7 @@
 #include "tests/reference/lora_linear_reference.hpp"
 #include "tests/reference/quant_reference.hpp"
 #include "tests/support/op_test.hpp"
+#include "tests/support/row_groups.hpp"
 
 namespace clora {
 namespace {
@@ -394,7 +395,6 @@ TEST_P(LoraLinear, RowsOfSeveralAdaptersAreWhatEachAdapterGives) {
   const Tensor as = up({2, kRank, kSteps}, a), bts = up({2, kRank, kColumns}, bt);
   for (const std::int64_t rows : {5, 40}) {
     const std::vector<RowGroup> groups{{0, 2, 1}, {3, rows, 0}};
-    const auto table = row_group_table(rows, groups);
     const Tensor x = up({rows, kSteps}, values(rows * kSteps, 4));
     const LinearWeights weights{
         test::random_weights(DType::bf16, kColumns, kSteps, 5).upload(context()),
@@ -403,8 +403,7 @@ TEST_P(LoraLinear, RowsOfSeveralAdaptersAreWhatEachAdapterGives) {
                         context().allocate({rows, kRank}, DType::f32, MemoryTag::scratch),
                         weights,
                         {as, bts, 0.5F, {}}};
-    together.lora.row_groups =
-        context().upload<std::uint32_t>({rows, 2}, DType::u32, table, MemoryTag::scratch);
+    together.lora.row_groups = test::upload_row_groups(context(), rows, groups);
     together.lora.column_scale = up({kColumns}, column_scale);
     std::vector<LoraOutput> alone;
     for (int i = 0; i < 3; ++i) {  // adapters 0 and 1, and none
@@ -506,7 +505,7 @@ TEST_P(LoraLinear, RefusesWhatDoesNotFit) {
   dropping.dropout.probability = 1;
   EXPECT_THAT(forward(dropping, f32({4, 2})), HasSubstr("below 1"));
   LoraWeights grouped = lora;
-  grouped.row_groups = context().allocate({4, 2}, DType::u32, MemoryTag::scratch);
+  grouped.row_groups = context().allocate({4, kRowGroupWords}, DType::u32, MemoryTag::scratch);
   EXPECT_THAT(forward(grouped, f32({4, 2})), HasSubstr("lora.a must be a stack of matrices"));
   LoraWeights scaled = lora;
   scaled.column_scale = f32({8});

@@ -12,6 +12,7 @@
 #include "clora/ops/rowwise/embedding.hpp"
 #include "tests/reference/quant_reference.hpp"
 #include "tests/support/op_test.hpp"
+#include "tests/support/row_groups.hpp"
 
 namespace clora {
 namespace {
@@ -151,8 +152,7 @@ TEST_P(WeightInParts, ScalesColumnsAndHasTheTermsOfRowGroups) {
   const Weight whole = w.upload(context());
   const Weight parts = in_parts(context(), w, {}, std::array<std::int64_t, 2>{64, 160});
   for (const std::int64_t rows : {1, 5, 40}) {
-    const std::array groups{RowGroup{0, 1, 1}, RowGroup{rows / 2, rows, 0}};
-    const auto table = row_group_table(rows, std::span(groups).first(rows == 1 ? 1 : 2));
+    const std::array groups{RowGroup{0, 1, 1, 2, 0.5F}, RowGroup{rows / 2, rows, 0}};
     std::vector<std::vector<float>> results;
     for (const Weight& weight : {parts, whole}) {
       const Output y(context(), {rows, kColumns});
@@ -160,8 +160,8 @@ TEST_P(WeightInParts, ScalesColumnsAndHasTheTermsOfRowGroups) {
       const LowRankTerm term{.s = s,
                              .u = up({kAdapters, kRank, kColumns}, 3),
                              .a = up({kAdapters, kRank, kSteps}, 4),
-                             .row_groups = context().upload<std::uint32_t>(
-                                 {rows, 2}, DType::u32, table, MemoryTag::scratch)};
+                             .row_groups = test::upload_row_groups(
+                                 context(), rows, std::span(groups).first(rows == 1 ? 1 : 2))};
       run([&](Batch& batch) {
         record_gemm(batch, y.tensor(), up({rows, kSteps}, 2), weight,
                     {.bias = up({kColumns}, 5),

@@ -43,33 +43,161 @@ TEST(CompletionRequest, ReadsEveryFieldThatIsSupported) {
   const CompletionRequest r = parse({{"model", "sql"},
                                      {"prompt", "Once"},
                                      {"max_tokens", 7},
+                                     {"n", 3},
+                                     {"best_of", 3},
+                                     {"echo", true},
                                      {"temperature", 0.5},
                                      {"top_p", 0.25},
                                      {"top_k", 40},
                                      {"min_p", 0.125},
+                                     {"typical_p", 0.75},
                                      {"repetition_penalty", 1.5},
+                                     {"presence_penalty", -0.5},
+                                     {"frequency_penalty", 0.5},
+                                     {"logit_bias", {{"7", -100}, {"9", 2.5}}},
                                      {"seed", 4294967295},
                                      {"stop", {"a", "bc"}},
+                                     {"ignore_eos", true},
+                                     {"add_special_tokens", false},
                                      {"stream", true},
                                      {"stream_options", {{"include_usage", true}}}});
   EXPECT_EQ(r.model, "sql");
-  EXPECT_EQ(r.prompt, "Once");
-  EXPECT_EQ(r.config.max_tokens, 7);
-  EXPECT_EQ(r.config.temperature, 0.5);
-  EXPECT_EQ(r.config.top_p, 0.25);
-  EXPECT_EQ(r.config.top_k, 40);
-  EXPECT_EQ(r.config.min_p, 0.125);
-  EXPECT_EQ(r.config.repetition_penalty, 1.5);
-  EXPECT_EQ(r.config.seed, 4294967295U);
+  ASSERT_EQ(r.prompts.size(), 1U);
+  EXPECT_EQ(r.prompts[0].text, "Once");
+  EXPECT_EQ(r.max_tokens, 7);
+  EXPECT_EQ(r.choices, 3);
+  EXPECT_TRUE(r.echo);
+  EXPECT_EQ(r.sampling.temperature, 0.5);
+  EXPECT_EQ(r.sampling.top_p, 0.25);
+  EXPECT_EQ(r.sampling.top_k, 40);
+  EXPECT_EQ(r.sampling.min_p, 0.125);
+  EXPECT_EQ(r.sampling.typical_p, 0.75);
+  EXPECT_EQ(r.sampling.repetition_penalty, 1.5);
+  EXPECT_EQ(r.sampling.presence_penalty, -0.5);
+  EXPECT_EQ(r.sampling.frequency_penalty, 0.5);
+  EXPECT_THAT(r.sampling.logit_bias,
+              testing::ElementsAre(testing::Pair(7, -100.0F), testing::Pair(9, 2.5F)));
+  EXPECT_EQ(r.sampling.seed, 4294967295U);
+  EXPECT_FALSE(r.sampling.logprobs);
   EXPECT_THAT(r.stops, testing::ElementsAre("a", "bc"));
+  EXPECT_TRUE(r.ignore_eos);
+  EXPECT_FALSE(r.add_special_tokens);
   EXPECT_TRUE(r.stream);
   EXPECT_TRUE(r.include_usage);
 }
 
+TEST(CompletionRequest, ReadsPromptsAsTextsAndAsTokens) {
+  EXPECT_THAT(parse({{"prompt", {1, 2, 3}}}).prompts[0].ids, testing::ElementsAre(1, 2, 3));
+  const CompletionRequest texts = parse({{"prompt", {"a", "b"}}});
+  ASSERT_EQ(texts.prompts.size(), 2U);
+  EXPECT_EQ(texts.prompts[1].text, "b");
+  const CompletionRequest ids = parse({{"prompt", {{1, 2}, {3}}}});
+  ASSERT_EQ(ids.prompts.size(), 2U);
+  EXPECT_THAT(ids.prompts[0].ids, testing::ElementsAre(1, 2));
+  EXPECT_THAT(refusal_with({{"prompt", json::array()}}), HasSubstr("an array of 1 to 128 prompts"));
+  EXPECT_THAT(refusal_with({{"prompt", {1, -2}}}), HasSubstr("prompt must be token ids, got -2"));
+  EXPECT_THAT(refusal_with({{"prompt", {1, "a"}}}), HasSubstr("got \"a\""));
+  EXPECT_THAT(refusal_with({{"prompt", {"a", 1}}}), HasSubstr("prompt must be a non-empty string"));
+  EXPECT_THAT(refusal_with({{"prompt", std::vector<std::string>(65, "a")}, {"n", 2}}),
+              HasSubstr("n must be at most 128 for all prompts together, got 2"));
+}
+
+TEST(CompletionRequest, ReadsTheLogprobsOfBothKinds) {
+  const SamplingConfig text = parse({{"prompt", "x"}, {"logprobs", 0}}).sampling;
+  EXPECT_TRUE(text.logprobs);
+  EXPECT_EQ(text.top_logprobs, 0);
+  EXPECT_EQ(parse({{"prompt", "x"}, {"logprobs", 5}}).sampling.top_logprobs, 5);
+  const json messages = {{{"role", "user"}, {"content", "x"}}};
+  const SamplingConfig chat =
+      parse({{"messages", messages}, {"logprobs", true}, {"top_logprobs", 3}}, CompletionKind::chat)
+          .sampling;
+  EXPECT_TRUE(chat.logprobs);
+  EXPECT_EQ(chat.top_logprobs, 3);
+  EXPECT_THAT(refusal_with({{"top_logprobs", 3}}, CompletionKind::chat),
+              HasSubstr("top_logprobs must be 0 or absent unless logprobs is true"));
+  EXPECT_THAT(refusal_with({{"logprobs", 21}}), HasSubstr("an integer from 0 to 20"));
+  EXPECT_THAT(refusal_with({{"logprobs", 1}, {"echo", true}}),
+              HasSubstr("echo must be false with logprobs"));
+}
+
+TEST(CompletionRequest, ReadsToolsUnlessTheModelMayNotCallThem) {
+  const json tool = {{"type", "function"}, {"function", {{"name", "find"}, {"parameters", {}}}}};
+  json body{{"messages", {{{"role", "user"}, {"content", "x"}}}},
+            {"tools", {tool}},
+            {"tool_choice", "auto"},
+            {"parallel_tool_calls", false},
+            {"add_generation_prompt", false},
+            {"chat_template_kwargs", {{"enable_thinking", false}}}};
+  const CompletionRequest r = parse(body, CompletionKind::chat);
+  ASSERT_EQ(r.chat.tools.size(), 1U);
+  EXPECT_EQ(r.chat.tools[0]["function"]["name"], "find");
+  EXPECT_EQ(r.chat.arguments["enable_thinking"], false);
+  EXPECT_FALSE(r.parallel_tool_calls);
+  EXPECT_FALSE(r.chat.add_generation_prompt);
+  body["tool_choice"] = "none";
+  EXPECT_TRUE(parse(body, CompletionKind::chat).chat.tools.is_null());
+  EXPECT_THAT(refusal_with({{"tool_choice", "required"}, {"tools", {tool}}}, CompletionKind::chat),
+              HasSubstr("tool_choice | unsupported_parameter"));
+  EXPECT_THAT(refusal_with({{"tool_choice", "auto"}}, CompletionKind::chat),
+              HasSubstr("tool_choice must be none without tools"));
+  EXPECT_THAT(refusal_with({{"tools", {{{"type", "search"}}}}}, CompletionKind::chat),
+              HasSubstr("tools[0].type must be \"function\""));
+  EXPECT_THAT(refusal_with({{"tools", {{{"type", "function"}, {"function", {{"name", ""}}}}}}},
+                           CompletionKind::chat),
+              HasSubstr("tools[0].function.name must be a non-empty string"));
+}
+
+TEST(CompletionRequest, ReadsTheFormatOfTheReplyWithItsKeysInOrder) {
+  const auto format = [](const json& value) {
+    return parse({{"prompt", "x"}, {"response_format", value}}).format;
+  };
+  EXPECT_EQ(format({{"type", "text"}}).kind, ReplyFormat::Kind::text);
+  EXPECT_EQ(format({{"type", "json_object"}}).kind, ReplyFormat::Kind::json_object);
+  const ReplyFormat schema =
+      parse_completion_request(
+          R"({"prompt": "x", "response_format": {"type": "json_schema", "json_schema":
+              {"name": "n", "strict": true, "schema": {"type": "object", "b": 1, "a": 2}}}})",
+          CompletionKind::text)
+          .format;
+  EXPECT_EQ(schema.kind, ReplyFormat::Kind::json_schema);
+  EXPECT_EQ(schema.schema, R"({"type":"object","b":1,"a":2})");
+  EXPECT_THAT(refusal_with({{"response_format", {{"type", "xml"}}}}),
+              HasSubstr("response_format.type must be text, json_object or json_schema"));
+  EXPECT_THAT(refusal_with({{"response_format", {{"type", "json_schema"}}}}),
+              HasSubstr("the field response_format.json_schema is missing"));
+  EXPECT_THAT(refusal_with({{"response_format",
+                             {{"type", "json_schema"}, {"json_schema", {{"schema", "no"}}}}}}),
+              HasSubstr("response_format.json_schema.schema must be an object"));
+}
+
+TEST(CompletionRequest, ReadsAtMostTwoAdaptersWithTheirScales) {
+  const auto adapters =
+      parse({{"prompt", "x"}, {"adapters", {{{"name", "a"}}, {{"name", "b"}, {"scale", 0.5}}}}})
+          .adapters;
+  ASSERT_EQ(adapters.size(), 2U);
+  EXPECT_EQ(adapters[0].name, "a");
+  EXPECT_EQ(adapters[0].scale, 1);
+  EXPECT_EQ(adapters[1].scale, 0.5);
+  EXPECT_THAT(refusal_with({{"adapters", {{{"name", "a"}}, {{"name", "a"}}}}}),
+              HasSubstr("two different adapters"));
+  EXPECT_THAT(refusal_with({{"adapters", std::vector<json>(3, {{"name", "a"}})}}),
+              HasSubstr("at most two adapters"));
+  EXPECT_THAT(refusal_with({{"adapters", {{{"scale", 1}}}}}),
+              HasSubstr("the field adapters[0].name is missing"));
+}
+
+TEST(CompletionRequest, RefusesBiasesThatAreNone) {
+  EXPECT_THAT(refusal_with({{"logit_bias", {{"a", 1}}}}), HasSubstr("whose keys are token ids"));
+  EXPECT_THAT(refusal_with({{"logit_bias", {{"-1", 1}}}}), HasSubstr("whose keys are token ids"));
+  EXPECT_THAT(refusal_with({{"logit_bias", {{"1", 101}}}}), HasSubstr("numbers from -100 to 100"));
+  EXPECT_THAT(refusal_with({{"logit_bias", {1}}}), HasSubstr("logit_bias must be an object"));
+}
+
 TEST(CompletionRequest, TakesOpenAisDefaultsForAbsentAndNullFields) {
   const CompletionRequest r = parse({{"prompt", "x"}, {"temperature", nullptr}, {"stop", nullptr}});
-  EXPECT_EQ(r.config.temperature, 1);
-  EXPECT_EQ(r.config.top_p, 1);
+  EXPECT_EQ(r.sampling.temperature, 1);
+  EXPECT_EQ(r.sampling.top_p, 1);
+  EXPECT_EQ(r.max_tokens, 0);
   EXPECT_FALSE(r.stream);
   EXPECT_TRUE(r.stops.empty());
   EXPECT_EQ(r.model, "");
@@ -87,8 +215,9 @@ TEST(CompletionRequest, ReadsMessagesAndTheirPartsOfText) {
             CompletionKind::chat);
   ASSERT_EQ(r.messages.size(), 2U);
   EXPECT_EQ(r.messages[0].role, "system");
-  EXPECT_EQ(r.messages[1].content, "one\ntwo");
-  EXPECT_EQ(r.config.max_tokens, 9);
+  EXPECT_EQ(r.messages[1].content, "onetwo");
+  EXPECT_EQ(r.messages[1].fields["content"][1]["text"], "two") << "for templates with parts";
+  EXPECT_EQ(r.max_tokens, 9);
 }
 
 // Each of these was once read as another number, for example 2^32 + 2 as 2.
@@ -126,22 +255,10 @@ TEST(CompletionRequest, RefusesByNameWhatWouldChangeTheReply) {
                 HasSubstr(std::string(name) + " | unsupported_parameter | the field " + name))
         << value;
   };
-  for (const CompletionKind kind : {CompletionKind::text, CompletionKind::chat}) {
-    refused("n", 2, kind);
-    refused("presence_penalty", 0.5, kind);
-    refused("frequency_penalty", -0.5, kind);
-    refused("logit_bias", {{"50256", -100}}, kind);
-  }
-  refused("logprobs", 0, CompletionKind::text);
-  refused("echo", true, CompletionKind::text);
   refused("best_of", 3, CompletionKind::text);
   refused("suffix", "end", CompletionKind::text);
-  refused("logprobs", true, CompletionKind::chat);
-  refused("top_logprobs", 5, CompletionKind::chat);
-  refused("tools", {{{"type", "function"}}}, CompletionKind::chat);
-  refused("tool_choice", "auto", CompletionKind::chat);
   refused("functions", {{{"name", "f"}}}, CompletionKind::chat);
-  refused("response_format", {{"type", "json_object"}}, CompletionKind::chat);
+  refused("function_call", "auto", CompletionKind::chat);
   refused("modalities", {"audio"}, CompletionKind::chat);
   refused("store", true, CompletionKind::chat);
 }
@@ -195,26 +312,43 @@ TEST(CompletionRequest, TakesAMessageOfAReplyBack) {
             "accepted");
 }
 
+TEST(CompletionRequest, TakesTheCallsOfAReplyAndTheirResultsBack) {
+  const CompletionRequest r =
+      parse({{"messages",
+              {{{"role", "user"}, {"content", "x"}},
+               {{"role", "assistant"},
+                {"content", nullptr},
+                {"tool_calls",
+                 {{{"id", "abc"},
+                   {"type", "function"},
+                   {"function", {{"name", "find"}, {"arguments", R"({"a": 1})"}}}}}}},
+               {{"role", "tool"}, {"tool_call_id", "abc"}, {"content", "found"}}}}},
+            CompletionKind::chat);
+  ASSERT_EQ(r.messages.size(), 3U);
+  EXPECT_EQ(r.messages[1].fields["tool_calls"][0]["function"]["name"], "find");
+  EXPECT_TRUE(r.messages[1].fields["content"].is_null());
+  EXPECT_EQ(r.messages[2].fields["tool_call_id"], "abc");
+}
+
 TEST(CompletionRequest, RefusesMessagesThatItWouldReadAsSomethingElse) {
   const auto message = [](const json& value) {
     return refusal(json{{"messages", {value}}}.dump(), CompletionKind::chat);
   };
-  EXPECT_THAT(message({{"role", "tool"}, {"content", "x"}}),
-              HasSubstr("messages[0].role | invalid_value | messages[0].role must be system, user "
-                        "or assistant, got \"tool\""));
-  EXPECT_THAT(message({{"role", "user"}}), HasSubstr("the field messages[0].content is missing"));
+  EXPECT_THAT(message({{"role", "poet"}, {"content", "x"}}),
+              HasSubstr("messages[0] | invalid_value | messages[0]: \"role\" must be system, "
+                        "developer, user, assistant, tool or function, got 'poet'"));
+  EXPECT_THAT(message({{"role", "user"}}), HasSubstr("messages[0]: \"content\" is missing"));
   EXPECT_THAT(message({{"content", "x"}}), HasSubstr("the field messages[0].role is missing"));
-  EXPECT_THAT(message({{"role", "user"}, {"content", "x"}, {"name", "Ann"}}),
-              HasSubstr("messages[0].name | unknown_parameter"));
+  EXPECT_THAT(message({{"role", "user"}, {"content", "x"}, {"weight", 1}}),
+              HasSubstr("messages[0].weight | unknown_parameter"));
   EXPECT_THAT(message({{"role", "user"},
                        {"content", {{{"type", "image_url"}, {"image_url", "http://x"}}}}}),
-              HasSubstr("messages[0].content[0].type | unsupported_parameter"));
+              HasSubstr("must be of type text, thinking or reasoning, got 'image_url'"));
   EXPECT_THAT(message({{"role", "user"}, {"content", {{{"text", "x"}}}}}),
-              HasSubstr("the field messages[0].content[0].type is missing"));
+              HasSubstr("\"type\" is missing"));
   EXPECT_THAT(message({{"role", "user"}, {"content", 7}}),
-              HasSubstr("messages[0].content must be"));
-  EXPECT_THAT(message({{"role", "user"}, {"content", json::array()}}),
-              HasSubstr("an array of length 0"));
+              HasSubstr("messages[0]: \"content\" must be"));
+  EXPECT_THAT(message({{"role", "user"}, {"content", json::array()}}), HasSubstr("an empty list"));
   EXPECT_THAT(message(7), HasSubstr("messages[0] must be an object, got 7"));
   EXPECT_THAT(refusal(R"({"messages": []})", CompletionKind::chat), HasSubstr("at least one"));
   EXPECT_THAT(refusal("{}", CompletionKind::chat), HasSubstr("missing_required_parameter"));
@@ -235,14 +369,13 @@ TEST(CompletionRequest, RefusesAllButJsonObjects) {
               HasSubstr("the request must be an object, got an array of length 2"));
   EXPECT_THAT(refusal("{\"model\": \"\xff\"}"), HasSubstr("0xff"));
   EXPECT_THAT(refusal(R"({"prompt": 7})"), HasSubstr("prompt must be a non-empty string"));
-  EXPECT_THAT(refusal(R"({"prompt": ["a", "b"]})"), HasSubstr("got an array of length 2"));
 }
 
 TEST(CompletionRequest, RefusesFiftyThousandLevelsAnywhere) {
   const std::string deep = std::string(50000, '[') + std::string(50000, ']');
   for (const char* field : {"prompt", "stop", "model", "messages", "nobody", "logit_bias"}) {
     const std::string body = "{\"" + std::string(field) + "\": " + deep + "}";
-    EXPECT_THAT(refusal(body), HasSubstr("nested at most 16 deep")) << field;
+    EXPECT_THAT(refusal(body), HasSubstr("nested at most 64 deep")) << field;
   }
 }
 

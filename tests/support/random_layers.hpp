@@ -30,6 +30,7 @@ class RandomLayers {
     decode.position = integer(place.position);
     const Tensor first = integer(place.first);
     decode.last = integer(place.position);
+    place_in_pages(place.position);
     decode.heads = s.H;
     decode.epsilon = 1e-5F;
     decode.scale = 1 / std::sqrt(static_cast<float>(s.E));
@@ -147,12 +148,30 @@ class RandomLayers {
   Tensor x;
 
  private:
+  static constexpr std::int64_t kPage = 16;
+
   Tensor floats(Shape shape, float scale) {
     std::mt19937 generator(++seed_);
     std::vector<float> values(static_cast<std::size_t>(shape.elements()));
     for (float& v : values) v = scale * (static_cast<float>(generator() >> 8U) * 0x1p-23F - 1.0F);
     return context_.upload<float>(shape, DType::f32, values, MemoryTag::scratch);
   }
+  // The caches' pages in an order that leaves none at its place; position's slot.
+  void place_in_pages(std::int32_t position) {
+    const std::int64_t pages = cache_rows() / kPage;
+    std::vector<std::int32_t> table(static_cast<std::size_t>(pages));
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      table[i] = static_cast<std::int32_t>((table.size() + 1 - i) % table.size());
+    }
+    decode.pages = {
+        .tables = context_.upload<std::int32_t>({1, pages}, DType::i32, table, MemoryTag::scratch),
+        .table_of = integer(0),
+        .positions = kPage};
+    const std::int32_t page = table[static_cast<std::size_t>(position / kPage)];
+    decode.slot = integer(page * static_cast<std::int32_t>(kPage) +
+                          position % static_cast<std::int32_t>(kPage));
+  }
+  std::int64_t cache_rows() const { return (s_.S + kPage - 1) / kPage * kPage; }
   Tensor integer(std::int32_t value) {
     return context_.upload<std::int32_t>({1}, DType::i32, std::vector{value}, MemoryTag::scratch);
   }
@@ -160,7 +179,8 @@ class RandomLayers {
     return random_weights(type_, n, k, ++seed_).upload(context_, layout_);
   }
   DecodeLayer layer(const Tensor& first, const Tensor& rope_table) {
-    const auto [layers, D, F, H, G, E, S] = s_;
+    const auto [layers, D, F, H, G, E, positions] = s_;
+    const std::int64_t rows = cache_rows();
     return {.input_norm = floats({D}, 0.2F),
             .q = matrix(H * E, D),
             .k = matrix(G * E, D),
@@ -170,8 +190,8 @@ class RandomLayers {
             .gate = matrix(F, D),
             .up = matrix(F, D),
             .down = matrix(D, F),
-            .key_cache = floats({S, G, E}, 1),
-            .value_cache = floats({S, G, E}, 1),
+            .key_cache = floats({rows, G, E}, 1),
+            .value_cache = floats({rows, G, E}, 1),
             .first = first,
             .rope_table = rope_table};
   }

@@ -31,14 +31,18 @@ ModelText::ModelText(const std::filesystem::path& model, const std::string& chat
 }
 
 void ModelText::find_template(const std::string& name) {
+  if (!name.empty() && is_chat_template_name(name)) {
+    template_ = ChatTemplate::named(name, *tokenizer_);
+    return;
+  }
   if (!name.empty()) {
-    template_ = is_chat_template_name(name)
-                    ? ChatTemplate::named(name, *tokenizer_)
-                    : ChatTemplate::parse(MappedFile::open(name).text(), *tokenizer_);
+    template_text_ = MappedFile::open(name).text();
+    template_ = ChatTemplate::parse(template_text_, *tokenizer_);
     return;
   }
   try {
     template_ = ChatTemplate::of_model(*tokenizer_);
+    template_text_ = tokenizer_->chat_template() + tokenizer_->tool_chat_template();
   } catch (const Error& error) {
     template_problem_ = fmt::format("{}: {}", model_.string(), error.what());
   }

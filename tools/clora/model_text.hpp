@@ -24,6 +24,9 @@ class ModelText {
   bool has_tokenizer() const noexcept { return tokenizer_.has_value(); }
   // nullptr if there is no known template.
   const ChatTemplate* find_chat_template() const noexcept;
+  // The Jinja text of the template: that of a file, or those of the model's files; empty for a
+  // template given by its name.
+  const std::string& chat_template_text() const noexcept { return template_text_; }
   // The maximum number of positions of the model; 0 if its files do not state it.
   std::int64_t max_positions() const;
   const std::string& tokenizer_problem() const noexcept { return tokenizer_problem_; }
@@ -37,6 +40,7 @@ class ModelText {
   std::optional<ChatTemplate> template_;
   std::string tokenizer_problem_;
   std::string template_problem_;
+  std::string template_text_;
 };
 
 }  // namespace clora

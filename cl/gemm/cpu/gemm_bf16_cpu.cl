@@ -50,11 +50,12 @@ void add_row_groups(__global float* y, Epilogue epilogue, __global const float* 
   for (uint group_end; m < m_end; m = group_end) {
     const uint adapter = row_adapter(row_groups, m);
     group_end = row_group_end(row_groups, m, m_end);
-    for (uint begin = 0; begin < R && adapter != NO_ADAPTER; begin += block_steps) {
-      const uint end = min(R, begin + block_steps), pairs = (end - begin + 1) / 2;
+    const uint ranks = adapter == NO_ADAPTER ? 0 : row_ranks(row_groups, m, R);
+    for (uint begin = 0; begin < ranks; begin += block_steps) {
+      const uint end = min(ranks, begin + block_steps), pairs = (end - begin + 1) / 2;
       for (uint p = p0; p < p1; ++p) {
         __local uint* panel = scratch + (p - p0) * panel_size;
-        expand_low_rank(panel, u + (size_t)adapter * R * C, R, p * TILE_COLUMNS, C, begin, end,
+        expand_low_rank(panel, u + (size_t)adapter * R * C, ranks, p * TILE_COLUMNS, C, begin, end,
                         problem.scale);
         fill_panel(panel, pairs);
       }

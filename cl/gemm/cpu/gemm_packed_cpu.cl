@@ -61,12 +61,13 @@ void add_row_groups(__global float* y, Epilogue epilogue, __global const float* 
   for (uint group_end; m < m_end; m = group_end) {
     const uint adapter = row_adapter(row_groups, m);
     group_end = row_group_end(row_groups, m, m_end);
-    for (uint r = 0; r < R && adapter != NO_ADAPTER; r += RANK_STEPS) {
-      const uint r_end = min(R, r + RANK_STEPS);
+    const uint ranks = adapter == NO_ADAPTER ? 0 : row_ranks(row_groups, m, R);
+    for (uint r = 0; r < ranks; r += RANK_STEPS) {
+      const uint r_end = min(ranks, r + RANK_STEPS);
       stage_rows(stage, s + (size_t)m * R + r, R, group_end - m, r_end - r);
       for (uint p = p0; p < p1; ++p) {
         const uint c0 = p * TILE_COLUMNS, columns = min(N - c0, (uint)TILE_COLUMNS);
-        expand_low_rank(scratch, u + (size_t)adapter * R * N, r, r_end, R, c0, N, problem.scale);
+        expand_low_rank(scratch, u + (size_t)adapter * R * N, r, r_end, ranks, c0, N, problem.scale);
         for (uint c = 0; c < columns; c += MICRO_COLUMNS) {
           for (uint i = 0; i < group_end - m;) {
             const size_t corner = (size_t)(m + i) * N + c0 + c;

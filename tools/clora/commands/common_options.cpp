@@ -46,9 +46,7 @@ void add_memory_option(CLI::App& command, CommonOptions& options) {
       ->group("Model and device");
 }
 
-void add_run_options(CLI::App& command, CommonOptions& options) {
-  add_model_option(command, options);
-  add_device_option(command, options);
+void add_precision_option(CLI::App& command, CommonOptions& options) {
   command
       .add_option("--precision", options.precision,
                   "Matrix products in f32, or with operands rounded to bf16 where the device has a "
@@ -56,6 +54,12 @@ void add_run_options(CLI::App& command, CommonOptions& options) {
       ->check(CLI::IsMember({"auto", "f32", "bf16"}))
       ->capture_default_str()
       ->group("Model and device");
+}
+
+void add_run_options(CLI::App& command, CommonOptions& options) {
+  add_model_option(command, options);
+  add_device_option(command, options);
+  add_precision_option(command, options);
   command.add_option("--seed", options.seed, "Random seed")
       ->transform(Integer(0, kMaxSeed))
       ->capture_default_str()

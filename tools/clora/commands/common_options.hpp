@@ -32,6 +32,8 @@ void add_output_options(CLI::App& command, CommonOptions& options);
 void add_device_option(CLI::App& command, CommonOptions& options);
 // --model, required.
 void add_model_option(CLI::App& command, CommonOptions& options);
+// --precision.
+void add_precision_option(CLI::App& command, CommonOptions& options);
 // --memory, for commands that plan it.
 void add_memory_option(CLI::App& command, CommonOptions& options);
 // All of the above with --precision, --seed, --profile and --trace, for commands that run a model.

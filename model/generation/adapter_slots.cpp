@@ -1,0 +1,255 @@
+#include "model/generation/adapter_slots.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <variant>
+
+#include "lora/finite_values.hpp"
+#include "runtime/fail.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::size_t kMaxParts = 2;  // of a combination
+// A product of both is far from infinite: infinities in a slot would reach the rows of others.
+constexpr float kMaxValue = 1e30F;  // of a matrix with its scale
+constexpr double kMaxScale = 1e6;   // of a request
+
+template <class T>
+void add_value(DigestStream& digest, const T& value) {
+  digest.add(std::as_bytes(std::span(&value, 1)));
+}
+
+std::span<const float> matrix(const HostAdapter& adapter, std::size_t offset,
+                              std::int64_t elements) {
+  return std::span(adapter.parameters).subspan(offset, static_cast<std::size_t>(elements));
+}
+std::span<const float> a_of(const HostAdapter& adapter, const AdapterModule& module) {
+  return matrix(adapter, module.a_offset, module.rank * module.site.inputs);
+}
+std::span<const float> bt_of(const HostAdapter& adapter, const AdapterModule& module) {
+  return matrix(adapter, module.bt_offset, module.rank * module.site.outputs);
+}
+
+Digest digest_of(const HostAdapter& adapter) {
+  DigestStream digest;
+  for (const AdapterModule& module : adapter.modules) {
+    add_value(digest, module.site.path.size());
+    digest.add(std::as_bytes(std::span(module.site.path)));
+    add_value(digest, module.rank);
+    add_value(digest, module.scale);
+    digest.add(std::as_bytes(a_of(adapter, module)));
+    digest.add(std::as_bytes(bt_of(adapter, module)));
+  }
+  return digest.digest();
+}
+
+// Whether no element of a slot can become infinite, whatever the factor of a request.
+void require_values(const std::string& name, const HostAdapter& adapter) {
+  const auto are_small = [](std::span<const float> values, float factor) {
+    return all_finite(values) && std::ranges::all_of(values, [&](float value) {
+             return std::abs(factor * value) <= kMaxValue;
+           });
+  };
+  for (const AdapterModule& module : adapter.modules) {
+    require(are_small(a_of(adapter, module), 1) && are_small(bt_of(adapter, module), module.scale),
+            "adapter '{}': values must be finite and at most {}, those of '{}' are not", name,
+            kMaxValue, module.site.path);
+  }
+}
+
+HostAdapter copy_of(const Adapter& adapter) {
+  HostAdapter copy{.modules = adapter.modules(),
+                   .parameters = adapter.context().read<float>(adapter.parameters())};
+  std::ranges::sort(copy.modules, {}, [](const AdapterModule& m) { return m.site.path; });
+  for (const AdapterModule& module : copy.modules) copy.rank = std::max(copy.rank, module.rank);
+  copy.digest = digest_of(copy);
+  return copy;
+}
+
+// Whether a model has experts with a layer of that path.
+bool is_of_experts(const LanguageModel& model, std::string_view path) {
+  for (const BlockWeights& block : model.blocks()) {
+    for (const SubLayerWeights& layer : block) {
+      const auto* experts = std::get_if<ExpertsWeights>(&layer.f);
+      if (experts == nullptr) continue;
+      for (const auto* paths : {&experts->gate.paths, &experts->up.paths, &experts->down.paths}) {
+        if (std::ranges::find(*paths, path) != paths->end()) return true;
+      }
+    }
+  }
+  return false;
+}
+
+// Digest of parts with their factors.
+Digest content_of(std::span<const AdapterSelection::Part> parts) {
+  DigestStream digest;
+  for (const auto& [adapter, scale] : parts) {
+    add_value(digest, adapter->digest.low);
+    add_value(digest, adapter->digest.high);
+    add_value(digest, scale);
+  }
+  return digest.digest();
+}
+
+// What a slot has for a selection: the factor of a single adapter is that of its rows instead.
+Digest matrices_of(const AdapterSelection& selection) {
+  const auto& parts = selection.parts;
+  return parts.size() == 1 ? parts.front().adapter->digest : selection.content;
+}
+
+// Appends the matrices of a part for one layer, with zeros up to the part's rank.
+void append(StackedFactors& factors, const HostAdapter& adapter, const AdapterModule& module,
+            float scale) {
+  const auto append_rows = [&](std::vector<float>& to, std::span<const float> rows,
+                               std::int64_t width, float factor) {
+    const std::size_t end = to.size() + static_cast<std::size_t>(adapter.rank * width);
+    for (const float value : rows) to.push_back(factor * value);
+    to.resize(end);
+  };
+  append_rows(factors.a, a_of(adapter, module), module.site.inputs, 1);
+  append_rows(factors.bt, bt_of(adapter, module), module.site.outputs, scale * module.scale);
+}
+
+}  // namespace
+
+const AdapterModule* HostAdapter::find(std::string_view path) const {
+  const auto at = std::ranges::lower_bound(
+      modules, path, {}, [](const AdapterModule& m) -> std::string_view { return m.site.path; });
+  return at != modules.end() && at->site.path == path ? &*at : nullptr;
+}
+
+std::int64_t AdapterSelection::rank() const {
+  std::int64_t sum = 0;
+  for (const Part& part : parts) sum += part.adapter->rank;
+  return sum;
+}
+
+AdapterSlots::AdapterSlots(LanguageModel& model, const AdapterSlotsConfig& config)
+    : model_(model), config_(config), slots_(static_cast<std::size_t>(config.slots)) {
+  if (config.slots > 0) stacks_.emplace(model, config.slots, config.max_rank);
+}
+
+void AdapterSlots::require_layers(const std::string& name, const Adapter& adapter) const {
+  for (const auto& [site, rank, scale, a_offset, bt_offset] : adapter.modules()) {
+    if (is_of_experts(model_, site.path)) {
+      fail(ErrorCode::unsupported,
+           "adapter '{}': '{}' is a layer of experts, which have no adapters of single requests; "
+           "use it for all requests, as the base adapter",
+           name, site.path);
+    }
+    const Shape w = model_.linear(site.path).weights.w.shape();
+    require(w[0] == site.outputs && w[1] == site.inputs,
+            "adapter '{}': '{}' must have {} inputs and {} outputs, as in the model, got {} and {}",
+            name, site.path, w[1], w[0], site.inputs, site.outputs);
+    require(rank <= config_.max_rank,
+            "adapter '{}': ranks up to {} are configured, '{}' has {}; raise the maximum rank",
+            name, config_.max_rank, site.path, rank);
+    require(config_.base_adapter == nullptr || config_.base_adapter->find(site.path) == nullptr,
+            "adapter '{}': the base adapter also adapts '{}'; merge it into the model", name,
+            site.path);
+  }
+}
+
+void AdapterSlots::add(const std::string& name, const Adapter& adapter) {
+  require(!name.empty(), "adapters: the name of an adapter must not be empty");
+  require(stacks_.has_value(),
+          "adapter '{}': adapters of requests need at least one slot on the device, got 0", name);
+  require_layers(name, adapter);
+  auto copy = std::make_shared<const HostAdapter>(copy_of(adapter));
+  require_values(name, *copy);
+  std::vector<std::string> paths;
+  for (const AdapterModule& module : copy->modules) paths.push_back(module.site.path);
+  stacks_->add_layers(paths);
+  const std::lock_guard lock(mutex_);
+  adapters_[name] = std::move(copy);
+}
+
+void AdapterSlots::remove(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  require(adapters_.erase(name) == 1, "adapters: there is none of the name '{}'", name);
+}
+
+std::vector<std::string> AdapterSlots::names() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> names;
+  for (const auto& [name, adapter] : adapters_) names.push_back(name);
+  return names;
+}
+
+std::shared_ptr<const HostAdapter> AdapterSlots::find(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  const auto at = adapters_.find(name);
+  require(at != adapters_.end(), "adapters: there is none of the name '{}'", name);
+  return at->second;
+}
+
+AdapterSelection AdapterSlots::select(std::span<const AdapterUse> uses) const {
+  require(uses.size() <= kMaxParts, "adapters: a request has at most {}, got {}", kMaxParts,
+          uses.size());
+  AdapterSelection selection;
+  for (const auto& [name, scale] : uses) {
+    require(std::abs(scale) <= kMaxScale, "adapter '{}': the scale must be from -{} to {}, got {}",
+            name, kMaxScale, kMaxScale, scale);
+    selection.parts.push_back({find(name), static_cast<float>(scale)});
+  }
+  if (selection.parts.empty()) return selection;
+  require(selection.rank() <= config_.max_rank,
+          "adapters: '{}' and '{}' have rank {} together, {} is configured; raise the maximum rank",
+          uses.front().name, uses.back().name, selection.rank(), config_.max_rank);
+  selection.content = content_of(selection.parts);
+  return selection;
+}
+
+AdapterSlots::Slot* AdapterSlots::slot_for(const Digest& matrices) {
+  const auto has = [&](const Slot& slot) { return slot.matrices == matrices; };
+  if (const auto found = std::ranges::find_if(slots_, has); found != slots_.end()) return &*found;
+  Slot* oldest = nullptr;
+  for (Slot& slot : slots_) {
+    if (slot.holders > 0) continue;
+    if (oldest == nullptr || slot.last_use < oldest->last_use) oldest = &slot;
+  }
+  return oldest;
+}
+
+std::optional<AdapterSlot> AdapterSlots::acquire(const AdapterSelection& selection) {
+  if (selection.parts.empty()) return AdapterSlot{};
+  const Digest matrices = matrices_of(selection);
+  Slot* const slot = slot_for(matrices);
+  if (slot == nullptr) return std::nullopt;
+  const std::int64_t number = slot - slots_.data();
+  if (slot->matrices != matrices) {
+    slot->matrices.reset();  // in case that the upload fails
+    upload(number, selection);
+    slot->matrices = matrices;
+  }
+  ++slot->holders;
+  slot->last_use = ++clock_;
+  const bool is_one = selection.parts.size() == 1;
+  return AdapterSlot{.slot = static_cast<std::uint32_t>(number),
+                     .rank = static_cast<std::uint32_t>(selection.rank()),
+                     .scale = is_one ? selection.parts.front().scale : 1};
+}
+
+void AdapterSlots::release(const AdapterSlot& slot) {
+  if (slot.slot == kNoAdapter) return;
+  require(slot.slot < slots_.size() && slots_[slot.slot].holders > 0,
+          "adapters: slot {} is released, but not held", slot.slot);
+  --slots_[slot.slot].holders;
+  slots_[slot.slot].last_use = ++clock_;
+}
+
+void AdapterSlots::upload(std::int64_t slot, const AdapterSelection& selection) {
+  ++uploads_;
+  const bool is_one = selection.parts.size() == 1;
+  stacks_->write(slot, selection.rank(), [&](std::string_view path) {
+    StackedFactors factors;
+    for (const auto& [adapter, scale] : selection.parts) {
+      const AdapterModule* module = adapter->find(path);
+      if (module != nullptr) append(factors, *adapter, *module, is_one ? 1 : scale);
+    }
+    return factors;
+  });
+}
+
+}  // namespace clora

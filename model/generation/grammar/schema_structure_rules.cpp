@@ -1,0 +1,173 @@
+// Arrays and objects of schema_compiler.hpp.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "model/generation/grammar/schema_compiler.hpp"
+#include "model/text/utf8.hpp"
+
+namespace clora::grammar {
+namespace {
+
+using Names = std::vector<std::vector<std::int32_t>>;  // as code points
+
+// Reads the keys that are none of the names character by character: while one begins like a name,
+// the next character decides whether it still does.
+class OtherKeys {
+ public:
+  explicit OtherKeys(JsonRules& rules) : rules_(rules) {}
+
+  // The rest of keys that begin like all of these names, whose first `at` characters are read.
+  ExpressionPtr after(const Names& names, std::size_t at) const {
+    std::vector<ExpressionPtr> parts;
+    std::map<std::int32_t, Names> by_next;
+    bool ends_name = false;
+    for (const std::vector<std::int32_t>& name : names) {
+      if (name.size() == at) ends_name = true;
+      if (name.size() > at) by_next[name[at]].push_back(name);
+    }
+    if (!ends_name) parts.push_back(literal(""));
+    CodePoints nexts;
+    for (const auto& [next, same] : by_next) {
+      nexts.add(CodePoints::of(next, next));
+      parts.push_back(sequence({json_character(CodePoints::of(next, next)), after(same, at + 1)}));
+    }
+    parts.push_back(sequence({none_of(nexts), repeat(rules_.character(), 0, kUnbounded)}));
+    return choice(std::move(parts));
+  }
+
+ private:
+  // The rules that all keys share are called where no name takes a part of them.
+  ExpressionPtr none_of(const CodePoints& names) const {
+    const auto rest_of = [&](std::int32_t first, std::int32_t last, ExpressionPtr whole) {
+      const CodePoints all = CodePoints::of(first, last);
+      if (all.common_with(names).empty()) return whole;
+      return json_character(all.without(names));
+    };
+    return choice({rest_of(0, 0x1F, rules_.control_character()),
+                   json_character(CodePoints::of(0x20, 0x7F).without(names)),
+                   rest_of(0x80, 0x10FFFF, rules_.character_beyond_ascii())});
+  }
+
+  JsonRules& rules_;
+};
+
+bool is_false(const Json* schema) { return schema != nullptr && *schema == Json(false); }
+
+const Json* find(const Json& keywords, const char* key) {
+  const auto at = keywords.find(key);
+  return at == keywords.end() ? nullptr : &*at;
+}
+
+}  // namespace
+
+ExpressionPtr other_keys(std::vector<std::string> names, JsonRules& rules,
+                         const GrammarLimits& limits, const std::string& path) {
+  Names all;
+  for (const std::string& name : names) {
+    std::vector<std::int32_t>& characters = all.emplace_back();
+    for (std::size_t at = 0; at < name.size();) {
+      const Utf8Char c = read_utf8(name, at);
+      characters.push_back(c.code_point);
+      at += c.length;
+    }
+    if (characters.size() > limits.key_characters) {
+      refuse_schema(ErrorCode::invalid_argument, path,
+                    "a property beside additional ones must have at most {} characters, got {}",
+                    limits.key_characters, characters.size());
+    }
+  }
+  return sequence({literal("\""), OtherKeys(rules).after(all, 0), literal("\"")});
+}
+
+// Without items, prefixItems are all the items there are.
+ExpressionPtr SchemaCompiler::array_of(const Json& keywords, const std::string& path) {
+  std::vector<ExpressionPtr> parts;
+  if (const Json* prefix = find(keywords, "prefixItems")) {
+    for (std::size_t i = 0; i < prefix->size(); ++i)
+      parts.push_back(value_of((*prefix)[i], path + "/prefixItems/" + std::to_string(i)));
+  }
+  const Json* items = find(keywords, "items");
+  const std::size_t min = count_of(keywords, "minItems", 0);
+  std::size_t max = count_of(keywords, "maxItems", kUnbounded);
+  ExpressionPtr rest;
+  if (is_false(items) || (items == nullptr && !parts.empty())) {
+    max = std::min(max, parts.size());
+  } else {
+    rest = items == nullptr ? rules_.any_value() : value_of(*items, path + "/items");
+  }
+  if (min > max) return nothing();
+  ExpressionPtr elements = max == 0 ? nothing()
+                                    : list(std::move(parts), std::move(rest), rules_.separator(),
+                                           std::max<std::size_t>(min, 1), max);
+  return rules_.array(std::move(elements), min == 0);
+}
+
+// Objects without named properties: any keys, whose number can be limited.
+ExpressionPtr SchemaCompiler::map_of(const Json& values, const Json& keywords,
+                                     const std::string& path) {
+  const std::size_t min = count_of(keywords, "minProperties", 0);
+  const std::size_t max = count_of(keywords, "maxProperties", kUnbounded);
+  if (min > max) return nothing();
+  ExpressionPtr member =
+      rules_.member(rules_.string(), value_of(values, path + "/additionalProperties"));
+  ExpressionPtr elements =
+      max == 0 ? nothing() : list({}, std::move(member), rules_.separator(), 1, max);
+  return rules_.object(std::move(elements), min == 0);
+}
+
+ExpressionPtr SchemaCompiler::object_of(const Json& keywords, const std::string& path) {
+  static const Json kAny = true;
+  const Json empty = Json::object(), none = Json::array();
+  const Json* found = find(keywords, "properties");
+  const Json& properties = found != nullptr ? *found : empty;
+  const Json* additional = find(keywords, "additionalProperties");
+  if (additional == nullptr && found == nullptr) additional = &kAny;
+  const Json* listed = find(keywords, "required");
+  const Json& required = listed != nullptr ? *listed : none;
+  const std::size_t min = count_of(keywords, "minProperties", 0);
+  if (min > std::max<std::size_t>(required.size(), 1)) {
+    refuse_schema(ErrorCode::unsupported, path,
+                  "minProperties must be at most 1 or the number of required properties, got {}; "
+                  "require properties by their names",
+                  min);
+  }
+  const bool is_open = additional != nullptr && !is_false(additional);
+  if (properties.empty() && required.empty() && is_open) return map_of(*additional, keywords, path);
+
+  std::vector<OrderedPart> parts;
+  std::vector<std::string> names;
+  const auto add = [&](const std::string& name, const Json& schema, const std::string& at) {
+    const bool is_required = std::ranges::find(required, Json(name)) != required.end();
+    names.push_back(name);
+    parts.push_back({rules_.member(json_string(name), value_of(schema, at)), is_required});
+  };
+  for (const auto& [name, schema] : properties.items())
+    add(name, schema, path_of(path + "/properties", name));
+  for (const Json& name : required) {
+    const auto& text = name.get_ref<const std::string&>();
+    if (std::ranges::find(names, text) != names.end()) continue;
+    if (!is_open) {
+      refuse_schema(ErrorCode::unsupported, path,
+                    "the required property {} must be among properties, unless there is "
+                    "additionalProperties",
+                    json_excerpt(name));
+    }
+    add(text, *additional, path + "/additionalProperties");
+  }
+  if (is_open || count_of(keywords, "maxProperties", kUnbounded) < parts.size()) {
+    if (keywords.contains("maxProperties")) {
+      refuse_schema(ErrorCode::unsupported, path,
+                    "maxProperties cannot be combined with properties; leave it out, or leave out "
+                    "properties");
+    }
+  }
+  ExpressionPtr rest;
+  if (is_open)
+    rest = rules_.member(other_keys(names, rules_, limits_, path),
+                         value_of(*additional, path + "/additionalProperties"));
+  const bool may_be_empty = min == 0 && std::ranges::none_of(parts, &OrderedPart::is_required);
+  return rules_.object(ordered(parts, std::move(rest), rules_.separator()), may_be_empty);
+}
+
+}  // namespace clora::grammar

@@ -1,0 +1,54 @@
+// StepLayout: a planned step as rows of a recorded one (model/transformer/step_inputs.hpp): which
+// rows its chunks take, how many rows are padding, and which rows draw tokens.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "model/generation/scheduler.hpp"
+#include "model/transformer/paged_forward.hpp"
+
+namespace clora {
+
+// Few shapes are recorded: numbers of rows are rounded up.
+struct ShapeRules {
+  bool pads_to_powers_of_two = false;  // on devices where padding costs little
+  std::int64_t paged_alignment = 1;    // of the paged rows, if rows of prompts follow them
+  std::int64_t step_tokens = 0;
+
+  // A number of rows or outputs, rounded up.
+  std::int64_t rounded(std::int64_t rows) const;
+  // SchedulerConfig::prompt_rows.
+  std::int64_t prompt_rows(std::int64_t wanted) const;
+};
+
+// A row of logits, from which a token is drawn.
+struct Output {
+  const Sequence* sequence = nullptr;
+  std::int64_t drawn = 0;  // tokens of the reply before it
+  std::int64_t row = 0;    // of the step
+};
+
+class StepLayout {
+ public:
+  StepLayout(const StepPlan& plan, const ShapeRules& rules);
+
+  const StepShape& shape() const noexcept { return shape_; }
+  // Those of decoding chunks in their order, each with its drafts; then those of prompts.
+  const std::vector<Output>& outputs() const noexcept { return outputs_; }
+  // The chunks that draw, in the order of their outputs.
+  std::vector<const Chunk*> drawing() const;
+  void fill(const PagedForward::Staged& staged, std::int64_t page_positions) const;
+
+ private:
+  void group_by_adapter();
+  void add_outputs(const Chunk& chunk, std::int64_t begin);
+  void count_keys();
+  void write_row_groups(const PagedForward::Staged& staged) const;
+
+  std::vector<const Chunk*> paged_, prompts_;
+  StepShape shape_;
+  std::vector<Output> outputs_;
+};
+
+}  // namespace clora

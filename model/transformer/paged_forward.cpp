@@ -1,0 +1,149 @@
+#include "model/transformer/paged_forward.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "clora/ops/sample.hpp"
+#include "model/transformer/fused_decoding.hpp"
+#include "model/transformer/recorded_model.hpp"
+#include "model/transformer/sub_layer.hpp"
+#include "runtime/fail.hpp"
+#include "runtime/integer_sizes.hpp"
+
+namespace clora {
+
+PagedForward::Recorded::Recorded(Context& context, const StepShape& shape, const TableShape& tables,
+                                 std::shared_ptr<Arena> arena)
+    : inputs(context, shape, tables),
+      batch(context, std::move(arena)),
+      staging{PinnedMemory(context, 4 * inputs.staging_words()),
+              PinnedMemory(context, 4 * inputs.staging_words())} {}
+
+std::span<std::int32_t> PagedForward::Recorded::words() const {
+  return {reinterpret_cast<std::int32_t*>(staging[turn].bytes().data()), inputs.staging_words()};
+}
+
+PagedForward::PagedForward(LanguageModel& model, const PagedForwardConfig& config)
+    : model_(model), context_(model.context()), config_(config) {
+  require(config.max_positions >= 1, "generation: at least one position is required, got {}",
+          config.max_positions);
+  model.require_context(config.max_positions);
+  allocate_caches();
+  latest_ = context_.allocate({config.sequences}, DType::i32, MemoryTag::activations);
+}
+
+std::int64_t PagedForward::table_pages() const {
+  return divide_up(config_.max_positions, config_.page_positions);
+}
+
+void PagedForward::allocate_caches() {
+  const std::int64_t rows = config_.pages * config_.page_positions;
+  for (const BlockSpec& block : model_.config().blocks) {
+    for (const SubLayerSpec& layer : block) {
+      const std::vector<Shape> shapes = cache_shapes(layer, rows);
+      if (shapes.empty()) continue;
+      CacheTensors& cache = caches_.emplace_back();
+      for (const Shape& shape : shapes) {
+        const DType type = cache_type(layer, config_.cache_type);
+        cache.push_back(context_.allocate(shape, type, MemoryTag::cache));
+        context_.commit(cache.back(), MemoryTag::cache);
+      }
+    }
+  }
+}
+
+bool PagedForward::record_fused_blocks(Recorded& f, Recording& recording, const Tensor& x) {
+  const StepShape& shape = f.inputs.shape();
+  if (shape.paged_rows != 1 || shape.prompt_rows != 0) return false;
+  const auto form = decode_layers_of(recording);
+  if (const auto* why = std::get_if<std::string>(&form)) {
+    context_.hooks().log_message(LogLevel::debug,
+                                 fmt::format("decoding is not one launch of all blocks: {}", *why));
+    return false;
+  }
+  const auto& decode = std::get<DecodeLayers>(form);
+  if (decodes_in_few_launches(context_, decode)) {
+    record_decode_layers_in_few_launches(f.batch, x, decode);
+    return true;
+  }
+  if (!decodes_in_one_launch(context_, decode)) return false;
+  f.grid_barrier = context_.upload<std::int32_t>({3}, DType::i32, std::array<std::int32_t, 3>{},
+                                                 MemoryTag::activations);
+  record_decode_layers(f.batch, x, decode, f.grid_barrier);
+  return true;
+}
+
+void PagedForward::record(Recorded& f) {
+  const StepShape& shape = f.inputs.shape();
+  const TraceSpan span(context_.trace(), "record", shape.prompt_rows == 0 ? "decode" : "prefill");
+  const Tensor ids = f.batch.temporary({shape.rows()}, DType::i32, "ids");
+  record_pick_ids(f.batch, ids, f.inputs.part(StepInputs::kIds),
+                  f.inputs.part(StepInputs::kSources), latest_);
+  Recording recording(model_, f.batch,
+                      {.rows = f.inputs.rows(),
+                       .positions = config_.max_positions,
+                       .adapter = config_.adapter,
+                       .stacks = shape.adapted ? config_.stacks : nullptr,
+                       .row_groups = f.inputs.row_groups(),
+                       .caches = caches_,
+                       .places = f.inputs.places(config_.page_positions)});
+  const RecordedModel model(
+      recording,
+      {.ids = ids,
+       .selected = shape.selects ? f.inputs.part(StepInputs::kOutputs) : Tensor(),
+       .fused_blocks = [&](const Tensor& x) { return record_fused_blocks(f, recording, x); }});
+  if (shape.outputs > 0) model.record_logits(logits(shape.outputs));
+  f.batch.seal();
+  if (shape.adapted) f.generation = config_.stacks->generation();
+}
+
+// Whether stacks were allocated for more layers since it was recorded.
+bool PagedForward::is_outdated(const Recorded& f) const {
+  return f.inputs.shape().adapted && f.generation != config_.stacks->generation();
+}
+
+PagedForward::Recorded& PagedForward::forward(const StepShape& shape) {
+  const auto found = forwards_.find(shape);
+  if (found != forwards_.end() && !is_outdated(*found->second)) return *found->second;
+  if (found != forwards_.end()) {
+    context_.finish();
+    forwards_.erase(found);
+  }
+  const TableShape tables{std::min(shape.paged_rows, config_.sequences), table_pages()};
+  auto recorded = std::make_unique<Recorded>(context_, shape, tables, arena_);
+  record(*recorded);  // stored only if recording succeeds
+  return *forwards_.emplace(shape, std::move(recorded)).first->second;
+}
+
+PagedForward::Staged PagedForward::begin(const StepShape& shape) {
+  Recorded& f = forward(shape);
+  f.turn = (f.turn + 1) % f.uploads.size();
+  f.uploads[f.turn].wait();
+  const Staged staged{f.inputs, f.words()};
+  f.inputs.clear(staged.words);
+  return staged;
+}
+
+void PagedForward::submit(const StepShape& shape) {
+  Recorded& f = forward(shape);
+  f.uploads[f.turn] = f.inputs.upload(context_, f.words());
+  f.batch.submit();
+}
+
+const Tensor& PagedForward::logits(std::int64_t outputs) {
+  Tensor& logits = logits_[outputs];
+  if (logits.empty()) {
+    logits = context_.allocate({outputs, model_.config().vocabulary}, DType::f32,
+                               MemoryTag::activations);
+  }
+  return logits;
+}
+
+bool PagedForward::gave_up(const StepShape& shape) const {
+  const Tensor& barrier = forwards_.at(shape)->grid_barrier;
+  return !barrier.empty() && context_.read<std::int32_t>(barrier)[1] != 0;
+}
+
+}  // namespace clora

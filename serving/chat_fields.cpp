@@ -1,0 +1,114 @@
+#include "serving/chat_fields.hpp"
+
+#include <fmt/format.h>
+
+#include "clora/runtime/files/json.hpp"
+#include "model/data/conversation.hpp"
+#include "model/data/message_reading.hpp"
+#include "serving/request_body.hpp"
+
+namespace clora {
+namespace {
+
+// The keys of a message; message_of() reads their values. OpenAI's client sends those of a reply
+// back, some of them null.
+void require_known_keys(const RequestJson& value, const std::string& path) {
+  RequestFields fields(value, path);
+  fields.required("role");
+  fields.ignore({"content", "name", "tool_calls", "tool_call_id", "function_call",
+                 "reasoning_content", "reasoning", "thinking"});
+  fields.accept_only("annotations", RequestJson::array());
+  fields.refuse_others();
+}
+
+std::vector<ChatMessage> messages_of_request(RequestFields& fields) {
+  const RequestJson& values = fields.required("messages");
+  if (!values.is_array() || values.empty()) {
+    fields.wrong("messages", "an array of at least one message", values);
+  }
+  std::vector<ChatMessage> messages;
+  for (const RequestJson& value : values) {
+    const std::string path = fmt::format("messages[{}]", messages.size());
+    require_known_keys(value, path);
+    messages.push_back(as_errors_of_field(path, [&] { return message_of(value); }));
+  }
+  return messages;
+}
+
+void require_function(const RequestJson& tool, const std::string& path) {
+  RequestFields fields(tool, path);
+  const RequestJson& type = fields.required("type");
+  if (type != "function") fields.wrong("type", "\"function\"", type);
+  RequestFields function(fields.required("function"), path + ".function");
+  function.required("name");
+  const auto name = function.text("name");
+  if (name->empty()) function.wrong("name", "a non-empty string", *name);
+}
+
+RequestJson tools_of_request(RequestFields& fields) {
+  const RequestJson* tools = fields.find("tools");
+  if (tools == nullptr) return nullptr;
+  if (!tools->is_array()) fields.wrong("tools", "an array", *tools);
+  for (std::size_t i = 0; i < tools->size(); ++i) {
+    require_function((*tools)[i], fmt::format("tools[{}]", i));
+  }
+  return tools->empty() ? RequestJson() : *tools;
+}
+
+// Whether the model may call tools. A call cannot be forced: nothing constrains the reply to the
+// form of calls that a template has.
+bool may_call(RequestFields& fields, bool has_tools) {
+  const RequestJson* choice = fields.find("tool_choice");
+  if (choice == nullptr || *choice == "auto") {
+    if (choice != nullptr && !has_tools) fields.wrong("tool_choice", "none without tools", *choice);
+    return has_tools;
+  }
+  if (*choice == "none") return false;
+  throw RequestError({.param = "tool_choice", .code = "unsupported_parameter"},
+                     fmt::format("tool_choice must be \"auto\" or \"none\", got {}; a call of a "
+                                 "tool cannot be forced",
+                                 json_excerpt(*choice)));
+}
+
+RequestJson template_arguments_of(RequestFields& fields) {
+  const RequestJson* given = fields.find("chat_template_kwargs");
+  if (given == nullptr || given->empty()) return nullptr;
+  if (!given->is_object()) fields.wrong("chat_template_kwargs", "an object", *given);
+  return *given;
+}
+
+}  // namespace
+
+void read_chat_fields(RequestFields& fields, CompletionRequest& request) {
+  request.messages = messages_of_request(fields);
+  request.chat.add_generation_prompt = fields.flag("add_generation_prompt").value_or(true);
+  RequestJson tools = tools_of_request(fields);
+  if (may_call(fields, !tools.is_null())) request.chat.tools = std::move(tools);
+  request.chat.arguments = template_arguments_of(fields);
+  request.parallel_tool_calls = fields.flag("parallel_tool_calls").value_or(true);
+}
+
+ReplyFormat reply_format_of(RequestFields& fields) {
+  const RequestJson* value = fields.find("response_format");
+  if (value == nullptr) return {};
+  RequestFields format(*value, "response_format");
+  const RequestJson& type = format.required("type");
+  ReplyFormat result;
+  if (type == "json_object") {
+    result.kind = ReplyFormat::Kind::json_object;
+  } else if (type == "json_schema") {
+    result.kind = ReplyFormat::Kind::json_schema;
+    RequestFields named(format.required("json_schema"), "response_format.json_schema");
+    named.ignore({"name", "description", "strict"});  // the schema is always followed
+    const RequestJson& schema = named.required("schema");
+    if (!schema.is_object()) named.wrong("schema", "an object", schema);
+    result.schema = json_text(schema);
+    named.refuse_others();
+  } else if (type != "text") {
+    format.wrong("type", "text, json_object or json_schema", type);
+  }
+  format.refuse_others();
+  return result;
+}
+
+}  // namespace clora

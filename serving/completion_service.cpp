@@ -1,0 +1,214 @@
+#include "clora/serving/completion_service.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "clora/serving/request_error.hpp"
+#include "model/data/conversation.hpp"
+#include "serving/chat_fields.hpp"
+#include "serving/completion_run.hpp"
+#include "serving/request_body.hpp"
+
+namespace clora {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::int64_t kTextTokens = 16;  // OpenAI's default of max_tokens for a text
+
+std::vector<std::string> tool_names(const RequestJson& tools) {
+  std::vector<std::string> names;
+  for (const RequestJson& tool : tools) names.push_back(tool["function"]["name"]);
+  return names;
+}
+
+std::string request_model(const CompletionRequest& request, const ServedModels& models) {
+  return request.model.empty() ? models.base() : request.model;
+}
+
+// Text after a template's is plain; a prompt is the client's own, so special tokens in it are
+// tokens.
+std::vector<std::int32_t> encode(const Tokenizer& tokenizer, const std::string& text,
+                                 bool add_special) {
+  return tokenizer.encode(
+      text, {.parse_special = true, .add_bos = add_special ? AddBos::model_default : AddBos::no});
+}
+
+std::vector<std::string> echoes_of(const CompletionRequest& request, const Tokenizer& tokenizer) {
+  std::vector<std::string> echoes;
+  if (!request.echo) return echoes;
+  for (const CompletionPrompt& prompt : request.prompts) {
+    echoes.push_back(prompt.ids.empty() ? prompt.text : tokenizer.decode(prompt.ids));
+  }
+  return echoes;
+}
+
+}  // namespace
+
+CompletionService::CompletionService(CompletionOptions options) : options_(std::move(options)) {}
+
+CompletionRequest CompletionService::parse(std::string_view body, CompletionKind kind) {
+  const std::lock_guard lock(parsing_);
+  return parse_completion_request(body, kind);
+}
+
+std::vector<std::int32_t> CompletionService::chat_ids(CompletionRequest& request) const {
+  if (options_.chat_template == nullptr) {
+    throw RequestError({.code = "unsupported"}, options_.chat_template_problem);
+  }
+  return as_errors_of_field("messages", [&] {
+    Conversation conversation =
+        fitted({.messages = std::move(request.messages), .tools = request.chat.tools},
+               options_.chat_template->support());
+    return options_.chat_template->encode(conversation.messages, request.chat, *options_.tokenizer)
+        .ids;
+  });
+}
+
+std::vector<std::int32_t> CompletionService::checked_ids(std::vector<std::int32_t> ids,
+                                                         const char* field) const {
+  const std::int32_t vocabulary = options_.tokenizer->vocabulary_size();
+  for (const std::int32_t id : ids) {
+    if (id >= 0 && id < vocabulary) continue;
+    throw RequestError(
+        {.param = field, .code = "invalid_value"},
+        fmt::format("{}: token ids must be from 0 to {}, got {}", field, vocabulary - 1, id));
+  }
+  return ids;
+}
+
+void CompletionService::require_length(const std::vector<std::int32_t>& prompt,
+                                       const char* field) const {
+  const std::int64_t most = options_.limits.max_positions - 1;
+  if (!prompt.empty() && std::ssize(prompt) <= most) return;
+  throw RequestError(
+      {.param = field, .code = "context_length_exceeded"},
+      fmt::format("the prompt must have 1 to {} tokens, got {}", most, prompt.size()));
+}
+
+std::vector<std::vector<std::int32_t>> CompletionService::prompts_of(
+    CompletionRequest& request) const {
+  const bool is_chat = request.kind == CompletionKind::chat;
+  std::vector<std::vector<std::int32_t>> prompts;
+  if (is_chat) prompts.push_back(chat_ids(request));
+  for (const CompletionPrompt& prompt : request.prompts) {
+    prompts.push_back(prompt.ids.empty()
+                          ? encode(*options_.tokenizer, prompt.text, request.add_special_tokens)
+                          : checked_ids(prompt.ids, "prompt"));
+  }
+  for (const auto& prompt : prompts) require_length(prompt, is_chat ? "messages" : "prompt");
+  return prompts;
+}
+
+std::shared_ptr<const TokenGrammar> CompletionService::grammar_of(
+    const CompletionRequest& request) const {
+  if (request.format.kind == ReplyFormat::Kind::text) return nullptr;
+  if (!options_.grammar_of) {
+    throw RequestError({.param = "response_format", .code = "unsupported_parameter"},
+                       "response_format must be {\"type\": \"text\"} on this server");
+  }
+  try {
+    return options_.grammar_of(request.format);
+  } catch (const Error& error) {
+    throw RequestError({.param = "response_format", .code = "invalid_value"}, error.what());
+  }
+}
+
+std::int64_t CompletionService::max_tokens_of(const CompletionRequest& request,
+                                              std::size_t prompt) const {
+  const CompletionLimits& limits = options_.limits;
+  const std::int64_t fits = limits.max_positions - static_cast<std::int64_t>(prompt);
+  const std::int64_t most =
+      limits.max_output_tokens > 0 ? std::min(limits.max_output_tokens, fits) : fits;
+  if (limits.max_output_tokens > 0 && request.max_tokens > limits.max_output_tokens) {
+    throw RequestError({.param = "max_tokens", .code = "invalid_value"},
+                       fmt::format("max_tokens must be at most {} on this server, got {}",
+                                   limits.max_output_tokens, request.max_tokens));
+  }
+  if (request.max_tokens > 0) return std::min(request.max_tokens, most);
+  return request.kind == CompletionKind::chat ? most : std::min(kTextTokens, most);
+}
+
+GenerationRequest CompletionService::generation_of(const CompletionRequest& request,
+                                                   const std::vector<std::int32_t>& prompt) const {
+  GenerationRequest generation{.prompt = prompt};
+  generation.max_tokens = max_tokens_of(request, prompt.size());
+  generation.sampling = request.sampling;
+  generation.adapters = options_.models->uses_of(request.model, request.adapters);
+  if (!request.ignore_eos) generation.end_ids = options_.end_ids;
+  generation.stop_texts = request.stops;
+  generation.grammar = grammar_of(request);
+  return generation;
+}
+
+std::unique_ptr<CompletionRun> CompletionService::start(std::string_view body,
+                                                        CompletionKind kind) {
+  CompletionRequest request = parse(body, kind);
+  options_.models->uses_of(request.model, request.adapters);  // an unknown model before all else
+  for (const auto& [id, bias] : request.sampling.logit_bias) checked_ids({id}, "logit_bias");
+  const std::int64_t choices = request.choices;
+  std::vector<GenerationRequest> generations;
+  for (const auto& prompt : prompts_of(request)) {
+    const GenerationRequest first = generation_of(request, prompt);
+    for (std::int64_t i = 0; i < choices; ++i) {
+      generations.push_back(first);
+      generations.back().sampling.seed += static_cast<std::uint32_t>(i);
+    }
+  }
+  const bool has_tools = !request.chat.tools.is_null();
+  EngineRun::Parts parts{.engine = options_.engine,
+                         .replies = generations.size(),
+                         .is_stream = request.stream,
+                         .time = options_.limits.request_time};
+  parts.context = {
+      .kind = kind,
+      .id = random_completion_id(kind),
+      .model = request_model(request, *options_.models),
+      .fingerprint = options_.fingerprint,
+      .created = std::time(nullptr),
+      .tokenizer = options_.tokenizer,
+      .logprobs = request.sampling.logprobs,
+      .include_usage = request.include_usage,
+      .call_form = has_tools ? tool_call_form_of(options_.chat_template_text) : ToolCallForm::none,
+      .tools = has_tools ? tool_names(request.chat.tools) : std::vector<std::string>(),
+      .parallel_tool_calls = request.parallel_tool_calls,
+      .choices = choices,
+      .echoes = echoes_of(request, *options_.tokenizer)};
+  parts.submission = options_.engine->submit(std::move(generations));
+  return std::make_unique<EngineRun>(std::move(parts));
+}
+
+json CompletionService::tokenize(std::string_view body) {
+  const std::unique_lock lock(parsing_);
+  const RequestJson value = parse_request_body(body);
+  RequestFields fields(value);
+  fields.ignore({"model"});
+  std::vector<std::int32_t> ids;
+  if (fields.find("messages") != nullptr) {
+    CompletionRequest request{.kind = CompletionKind::chat};
+    read_chat_fields(fields, request);
+    ids = chat_ids(request);
+  } else {
+    const char* name = fields.find("content") != nullptr ? "content" : "prompt";
+    fields.required(name);
+    ids = encode(*options_.tokenizer, fields.text(name).value(),
+                 fields.flag("add_special_tokens").value_or(true));
+  }
+  fields.refuse_others();
+  return {{"count", ids.size()},
+          {"max_model_len", options_.limits.max_positions},
+          {"tokens", std::move(ids)}};
+}
+
+json CompletionService::detokenize(std::string_view body) {
+  const std::unique_lock lock(parsing_);
+  const RequestJson value = parse_request_body(body);
+  RequestFields fields(value);
+  fields.ignore({"model"});
+  const auto ids = checked_ids(fields.ids("tokens"), "tokens");
+  fields.refuse_others();
+  return {{"prompt", options_.tokenizer->decode(ids, {.keep_special = true})}};
+}
+
+}  // namespace clora

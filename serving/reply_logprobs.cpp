@@ -1,0 +1,67 @@
+#include "serving/reply_logprobs.hpp"
+
+#include <algorithm>
+
+namespace clora {
+namespace {
+
+using nlohmann::json;
+
+// A token's text. Bytes that are no UTF-8, since a character may be of several tokens, become
+// U+FFFD when JSON is written; the form of chats has the bytes as well.
+std::string text_of(std::int32_t id, const Tokenizer& tokenizer) {
+  return tokenizer.is_special(id) ? tokenizer.token_text(id) : tokenizer.token_bytes(id);
+}
+
+json described(std::int32_t id, double logprob, const Tokenizer& tokenizer) {
+  const std::string text = text_of(id, tokenizer);
+  json bytes = json::array();
+  for (const char c : text) bytes.push_back(static_cast<unsigned char>(c));
+  return {{"token", text}, {"logprob", logprob}, {"bytes", std::move(bytes)}};
+}
+
+std::int64_t characters_in(std::string_view text) {
+  return std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; });
+}
+
+}  // namespace
+
+json chat_logprobs(std::span<const GeneratedToken> tokens, const Tokenizer& tokenizer) {
+  json content = json::array();
+  for (const GeneratedToken& token : tokens) {
+    json entry = described(token.id, token.logprob, tokenizer);
+    entry["top_logprobs"] = json::array();
+    for (const auto& [id, logprob] : token.top_logprobs) {
+      entry["top_logprobs"].push_back(described(id, logprob, tokenizer));
+    }
+    content.push_back(std::move(entry));
+  }
+  return {{"content", std::move(content)}, {"refusal", nullptr}};
+}
+
+json text_logprobs(std::span<const GeneratedToken> tokens, const Tokenizer& tokenizer,
+                   std::int64_t offset) {
+  json result{{"tokens", json::array()},
+              {"token_logprobs", json::array()},
+              {"top_logprobs", json::array()},
+              {"text_offset", json::array()}};
+  for (const GeneratedToken& token : tokens) {
+    const std::string text = text_of(token.id, tokenizer);
+    result["tokens"].push_back(text);
+    result["token_logprobs"].push_back(token.logprob);
+    json top = json::object();
+    for (const auto& [id, logprob] : token.top_logprobs) top[text_of(id, tokenizer)] = logprob;
+    result["top_logprobs"].push_back(std::move(top));
+    result["text_offset"].push_back(offset);
+    offset += characters_in(text);
+  }
+  return result;
+}
+
+std::int64_t characters_of(std::span<const GeneratedToken> tokens, const Tokenizer& tokenizer) {
+  std::int64_t count = 0;
+  for (const GeneratedToken& token : tokens) count += characters_in(text_of(token.id, tokenizer));
+  return count;
+}
+
+}  // namespace clora

@@ -1,0 +1,14 @@
+// The fields of a completion request that choose its tokens: sampling, penalties, log-probabilities
+// and lengths. Pure functions. Errors: RequestError (400).
+#pragma once
+
+#include "clora/serving/completion_request.hpp"
+#include "serving/request_fields.hpp"
+
+namespace clora {
+
+SamplingConfig sampling_of(RequestFields& fields, CompletionKind kind);
+// 0 if it is absent.
+std::int64_t max_tokens_of(RequestFields& fields, CompletionKind kind);
+
+}  // namespace clora

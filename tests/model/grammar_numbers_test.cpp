@@ -1,0 +1,104 @@
+// Bounds of numbers as grammars, compared with arithmetic.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/support/grammar_texts.hpp"
+
+namespace clora {
+namespace {
+
+using test::accepts;
+using test::schema_grammar;
+
+std::string bounded(const std::string& type, const std::string& low, const std::string& high) {
+  return R"({"type":")" + type + R"(","minimum":)" + low + R"(,"maximum":)" + high + "}";
+}
+
+TEST(GrammarNumbers, AdmitExactlyTheIntegersBetweenTwoBounds) {
+  for (const int low : {-120, -101, -100, -99, -10, -7, -1, 0, 1, 5, 9, 10, 99, 100, 118}) {
+    for (const int high : {-110, -100, -99, -9, -1, 0, 3, 9, 10, 11, 57, 100, 119}) {
+      if (low > high) continue;
+      const auto grammar =
+          schema_grammar(bounded("integer", std::to_string(low), std::to_string(high)));
+      for (int value = -130; value <= 130; ++value) {
+        EXPECT_EQ(accepts(grammar, std::to_string(value)), low <= value && value <= high)
+            << low << " " << value << " " << high;
+      }
+    }
+  }
+}
+
+// Values in hundredths, in all their spellings of up to three digits after the point.
+TEST(GrammarNumbers, AdmitExactlyTheNumbersBetweenTwoBounds) {
+  const auto text_of = [](int hundredths) {
+    const int magnitude = std::abs(hundredths);
+    const std::string cents = std::to_string(magnitude % 100);
+    return (hundredths < 0 ? "-" : "") + std::to_string(magnitude / 100) + "." +
+           (cents.size() < 2 ? "0" + cents : cents);
+  };
+  for (const bool exclusive : {false, true}) {
+    for (const int low : {-1250, -100, -99, -5, 0, 25, 100, 990}) {
+      for (const int high : {-1205, -50, -4, 0, 26, 30, 101, 150, 1005}) {
+        if (low > high || (exclusive && low == high)) continue;
+        const std::string word = exclusive ? "exclusiveM" : "m";
+        const auto grammar =
+            schema_grammar(R"({"type":"number",")" + word + R"(inimum":)" + text_of(low) + ",\"" +
+                           word + R"(aximum":)" + text_of(high) + "}");
+        for (int value = -1300; value <= 1100; value += 1 + std::abs(value) % 3) {
+          const bool inside =
+              exclusive ? low < value && value < high : low <= value && value <= high;
+          const std::string text = text_of(value);
+          if (value == 0) continue;
+          EXPECT_EQ(accepts(grammar, text), inside) << low << " " << text << " " << high;
+          EXPECT_EQ(accepts(grammar, text + "0"), inside) << low << " " << text << "0 " << high;
+          if (value % 100 != 0) continue;
+          EXPECT_EQ(accepts(grammar, std::to_string(value / 100)), inside)
+              << low << " " << value << " " << high;
+        }
+      }
+    }
+  }
+}
+
+TEST(GrammarNumbers, HaveOneBoundOrFractionsOrExponents) {
+  const auto at_least = schema_grammar(R"({"type":"number","minimum":2.5e-1})");
+  EXPECT_TRUE(accepts(at_least, "0.25"));
+  EXPECT_TRUE(accepts(at_least, "999999999999999999"));
+  EXPECT_FALSE(accepts(at_least, "0.2499"));
+  EXPECT_FALSE(accepts(at_least, "-1"));
+  EXPECT_FALSE(accepts(at_least, "1e5"));
+  const auto below = schema_grammar(R"({"type":"number","exclusiveMaximum":0})");
+  EXPECT_TRUE(accepts(below, "-0.001"));
+  EXPECT_TRUE(accepts(below, "-12"));
+  EXPECT_FALSE(accepts(below, "0"));
+  EXPECT_FALSE(accepts(below, "-0"));
+  EXPECT_FALSE(accepts(below, "-0.0"));
+  const auto integers =
+      schema_grammar(R"({"type":"integer","minimum":0.5,"exclusiveMaximum":3.0})");
+  EXPECT_TRUE(accepts(integers, "1"));
+  EXPECT_TRUE(accepts(integers, "2"));
+  EXPECT_FALSE(accepts(integers, "0"));
+  EXPECT_FALSE(accepts(integers, "3"));
+  for (const int low : {-2, 0, 7}) {
+    const auto above = schema_grammar(R"({"type":"integer","exclusiveMinimum":)" +
+                                      std::to_string(low) + R"(,"exclusiveMaximum":9})");
+    for (int value = -4; value < 12; ++value)
+      EXPECT_EQ(accepts(above, std::to_string(value)), low < value && value < 9) << low << value;
+  }
+}
+
+TEST(GrammarNumbers, ReachTheLimitsOf64Bits) {
+  const auto natural =
+      schema_grammar(R"({"type":"integer","minimum":1,"maximum":18446744073709551615})");
+  EXPECT_TRUE(accepts(natural, "9223372036854775807"));
+  EXPECT_FALSE(accepts(natural, "9223372036854775808"));
+  EXPECT_FALSE(accepts(natural, "0"));
+  const auto largest =
+      schema_grammar(R"({"type":"integer","minimum":9223372036854775807,"maximum":1e300})");
+  EXPECT_TRUE(accepts(largest, "9223372036854775807"));
+  EXPECT_FALSE(accepts(largest, "9223372036854775806"));
+}
+
+}  // namespace
+}  // namespace clora
