@@ -92,7 +92,8 @@ Peak group_peak(Peak best, __local int2* scratch) {
       if (ranks_before(other, mine)) scratch[item] = scratch[item + half_size];
     }
   }
-  return (Peak){as_float(scratch[0].x), scratch[0].y};  // only item 0 may use it
+  barrier(CLK_LOCAL_MEM_FENCE);  // scratch[0] is the peak
+  return (Peak){as_float(scratch[0].x), scratch[0].y};
 }
 
 // peaks[row, part] = the largest changed logit of the part. Writes `changed` if the row's settings
