@@ -336,7 +336,7 @@ TEST(AdapterSlots, RefusesWhatRequestsCannotHave) {
                      {.rank = 1});
   CLORA_EXPECT_ERROR(slots.add("b", wide), ErrorCode::invalid_argument, "must have 24 inputs");
   CLORA_EXPECT_ERROR(slots.add("b", of.adapter({"q_proj"}, 1, 1, 1e32F)),
-                     ErrorCode::invalid_argument, "values must be finite and at most 1e+30");
+                     ErrorCode::invalid_argument, "must be finite and at most 1e+30");
   EXPECT_THAT(slots.names(), ElementsAre("a"));
   AdapterSlots none(of.model(), {});
   CLORA_EXPECT_ERROR(none.add("a", a), ErrorCode::invalid_argument, "at least one slot");
