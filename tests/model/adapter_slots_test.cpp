@@ -239,6 +239,11 @@ TEST(AdapterSlots, TheSlotThatWasUnusedLongestGivesWay) {
   EXPECT_EQ(slots.acquire(of_c).value().slot, a.slot);
   EXPECT_EQ(slots.uploads(), 3U);
   EXPECT_FALSE(slots.acquire(slots.select(std::vector<AdapterUse>{{"a"}})).has_value());
+  slots.release(a);  // that of c by now
+  slots.release(b);
+  EXPECT_EQ(acquired(slots, {{"a"}}).slot, a.slot);
+  EXPECT_EQ(acquired(slots, {{"b"}}).slot, b.slot);
+  EXPECT_EQ(slots.uploads(), 4U) << "b has stayed";
 }
 
 // An adapter that is overwritten by one of a lower rank and fewer targets leaves nothing behind.
