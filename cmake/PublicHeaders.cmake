@@ -122,7 +122,6 @@ set(CLORA_PUBLIC_HEADERS
   serving/http_head.hpp
   serving/http_limits.hpp
   serving/http_server.hpp
-  serving/reply_stream.hpp
   serving/request_error.hpp
   serving/served_models.hpp
   serving/server_metrics.hpp

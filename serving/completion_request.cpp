@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
-#include "clora/runtime/files/json.hpp"
 #include "serving/chat_fields.hpp"
+#include "serving/prompt_fields.hpp"
 #include "serving/request_body.hpp"
 #include "serving/request_fields.hpp"
 #include "serving/sampling_fields.hpp"
@@ -14,7 +13,6 @@
 namespace clora {
 namespace {
 
-constexpr std::int64_t kMaxId = std::numeric_limits<std::int32_t>::max();
 constexpr double kMaxScale = 100;
 
 bool include_usage_of(RequestFields& fields, bool stream) {
@@ -26,36 +24,6 @@ bool include_usage_of(RequestFields& fields, bool stream) {
   options.accept_only("include_obfuscation", false);
   options.refuse_others();
   return wanted;
-}
-
-// Whether an array holds token ids. Errors: it is mixed, or an id is no id.
-bool is_ids(RequestFields& fields, const RequestJson& value) {
-  if (!value.is_array() || value.empty() || !value[0].is_number()) return false;
-  for (const RequestJson& id : value) {
-    const auto number = json_integer(id);
-    if (!number || *number < 0 || *number > kMaxId) fields.wrong("prompt", "token ids", id);
-  }
-  return true;
-}
-
-CompletionPrompt prompt_of(RequestFields& fields, const RequestJson& value) {
-  if (is_ids(fields, value)) return {.ids = value.get<std::vector<std::int32_t>>()};
-  if (!value.is_string() || value.get_ref<const std::string&>().empty()) {
-    fields.wrong("prompt", "a non-empty string, an array of token ids, or an array of these",
-                 value);
-  }
-  return {.text = value.get<std::string>()};
-}
-
-std::vector<CompletionPrompt> prompts_of(RequestFields& fields) {
-  const RequestJson& value = fields.required("prompt");
-  if (!value.is_array() || is_ids(fields, value)) return {prompt_of(fields, value)};
-  if (value.empty() || value.size() > static_cast<std::size_t>(kMaxChoices)) {
-    fields.wrong("prompt", fmt::format("an array of 1 to {} prompts", kMaxChoices), value);
-  }
-  std::vector<CompletionPrompt> prompts;
-  for (const RequestJson& each : value) prompts.push_back(prompt_of(fields, each));
-  return prompts;
 }
 
 AdapterUse adapter_use_of(const RequestJson& value, std::size_t index) {
@@ -90,7 +58,7 @@ std::int64_t choices_of(RequestFields& fields, std::size_t prompts) {
 }
 
 void read_text_fields(RequestFields& fields, CompletionRequest& request) {
-  request.prompts = prompts_of(fields);
+  request.prompts = prompts_of(fields, "prompt", static_cast<std::size_t>(kMaxChoices));
   request.add_special_tokens = fields.flag("add_special_tokens").value_or(true);
   request.echo = fields.flag("echo").value_or(false);
   if (request.echo && request.sampling.logprobs) {

@@ -47,12 +47,10 @@ void EngineRun::require_time() const {
 }
 
 void EngineRun::require_success(const GenerationEvent& event) const {
-  if (!event.error.empty()) {
-    const bool is_lost = !parts_.engine->loss().empty();
-    throw RequestError(
-        {.status = is_lost ? 503 : 500, .code = is_lost ? "device_lost" : "generation_failed"},
-        event.error);
+  if (!event.error.empty() && !parts_.engine->loss().empty()) {
+    throw RequestError({.status = 503, .code = "device_lost"}, event.error);
   }
+  if (!event.error.empty()) throw Error(event.error_code, event.error);
   if (event.finish_reason == FinishReason::cancelled) {
     throw RequestError({.status = 503, .code = "cancelled"},
                        "the server is stopping and cancelled the reply");

@@ -39,8 +39,8 @@ struct CompletionOptions {
   std::vector<std::int32_t> end_ids = {};
   std::string fingerprint = {};
   CompletionLimits limits = {};
-  // Compiles a response_format that is not text; empty: such requests are refused. Errors:
-  // Error(invalid_data), Error(unsupported): a schema that cannot be followed.
+  // Compiles a response_format that is not text; empty: such requests are refused. Errors: those of
+  // TokenGrammar::from_json_schema().
   std::function<std::shared_ptr<const TokenGrammar>(const ReplyFormat&)> grammar_of = {};
 };
 
@@ -58,7 +58,8 @@ class CompletionRun {
 
   virtual bool is_stream() const = 0;
   // Waits for the complete reply; null if the client left, as client_left() says. Errors:
-  // RequestError: 504 after the time of a request, 500 or 503 if the engine failed.
+  // RequestError: 504 after the time of a request, 503 if the device was lost; Error, as the engine
+  // reports it.
   virtual nlohmann::json complete(const std::function<bool()>& client_left) = 0;
   // Sends the events of a stream as they come: "data: {...}\n\n". send() returns false if the
   // client is gone or too slow. Returns whether all was sent. An error becomes an event.

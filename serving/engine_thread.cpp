@@ -163,7 +163,7 @@ void EngineThread::step() {
     distribute(backend_.step());
     failed_steps_ = 0;
   } catch (const std::exception& error) {
-    fail_all(error.what(), is_loss(error) || ++failed_steps_ >= kMaxFailedSteps);
+    fail_all(error, is_loss(error) || ++failed_steps_ >= kMaxFailedSteps);
   }
 }
 
@@ -202,13 +202,15 @@ void EngineThread::measure(Reply& reply, const GenerationEvent& event, Clock::ti
                      .seconds = seconds_between(reply.submitted, now)});
 }
 
-void EngineThread::fail_all(const std::string& message, bool lost) {
+void EngineThread::fail_all(const std::exception& error, bool lost) {
+  const auto* own = dynamic_cast<const Error*>(&error);
   const std::lock_guard lock(mutex_);
-  if (lost) loss_ = message;
+  if (lost) loss_ = error.what();
   for (auto& [id, reply] : replies_) {
     metrics_.finished({.reason = "error"});
     GenerationEvent event{.request = id};
-    event.error = message;
+    event.error = error.what();
+    event.error_code = own != nullptr ? own->code() : ErrorCode::device;
     reply.queue->push({reply.choice, std::move(event)});
   }
   replies_.clear();

@@ -95,7 +95,7 @@ class EngineThread {
   void step();
   void distribute(std::vector<GenerationEvent> events);
   void measure(Reply& reply, const GenerationEvent& event, Clock::time_point now);
-  void fail_all(const std::string& message, bool lost);
+  void fail_all(const std::exception& error, bool lost);
 
   GenerationBackend& backend_;
   ServerMetrics& metrics_;

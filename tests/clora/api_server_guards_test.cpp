@@ -228,6 +228,22 @@ TEST(ApiServerLimits, ConnectionsBeyondTheLimitAreTurnedAway) {
   EXPECT_EQ(test::status_of(first.read_all()), 200);
 }
 
+// Most connections find no thread that could answer.
+TEST(ApiServerLimits, FarMoreConnectionsThanTheLimitDoNotBlockTheOneThatIsServed) {
+  const ServedApi api({.limits = {.connections = 1}});
+  RawClient served(api.port());
+  served.send("GET /health HTTP/1.1\r\n\r\n");
+  EXPECT_EQ(test::status_of(served.read_until("}")), 200);
+  served.send("GET /hea");
+  std::vector<std::unique_ptr<RawClient>> others;
+  for (int i = 0; i < 40; ++i) others.push_back(std::make_unique<RawClient>(api.port()));
+  for (const auto& other : others) {
+    EXPECT_THAT(test::status_of(other->read_all()), AnyOf(0, 503));
+  }
+  served.send("lth HTTP/1.1\r\nConnection: close\r\n\r\n");
+  EXPECT_EQ(test::status_of(served.read_all()), 200);
+}
+
 TEST(ApiServerLimits, ARequestThatDoesNotArriveInTimeIsEnded) {
   const ServedApi api({.limits = {.request_time = 200ms, .idle_time = 200ms}});
   RawClient head(api.port());

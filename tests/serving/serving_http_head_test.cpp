@@ -30,9 +30,10 @@ TEST(HttpHead, EndsAtTheFirstEmptyLine) {
 TEST(HttpHead, KeepsTheHeadersThatTheServerActsOnAndDropsTheOthers) {
   const HttpHead head = read_http_head(
       "POST /v1 HTTP/1.1\r\nHOST: a\r\nRange: bytes=0-1\r\nContent-Type: multipart/form-data\r\n"
-      "Content-Length:  12 \r\nAccept-Encoding: gzip\r\n\r\n",
+      "Content-Length:  12 \r\nAccept-Encoding: gzip\r\nOrigin: null\r\n\r\n",
       1000);
-  EXPECT_EQ(head.text, "POST /v1 HTTP/1.1\r\nhost: a\r\ncontent-length: 12\r\n\r\n");
+  EXPECT_EQ(head.text,
+            "POST /v1 HTTP/1.1\r\nhost: a\r\ncontent-length: 12\r\norigin: null\r\n\r\n");
   EXPECT_EQ(head.body.bytes, 12U);
   EXPECT_FALSE(head.body.chunked);
   EXPECT_TRUE(

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <httplib.h>
 
-#include <csignal>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -15,7 +14,6 @@
 #include "clora/runtime/files/json.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/program.hpp"
-#include "tests/support/raw_client.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/test_models.hpp"
 #include "tests/support/tiny_chat_model.hpp"
@@ -35,21 +33,23 @@ inline void write_random_adapter(LanguageModel& model, const std::filesystem::pa
   save_adapter(adapter, folder);
 }
 
-// The files: model/, first/ and second/. The model has space for replies that are long enough to
-// disconnect from.
+// Writes model/, first/ and second/ into a folder. The model has space for replies that are long
+// enough to disconnect from.
+inline void write_served_files(const std::filesystem::path& folder) {
+  write_tiny_chat_model(folder / "model");
+  const std::filesystem::path config_path = folder / "model/config.json";
+  nlohmann::json config = read_json(config_path);
+  config["max_position_embeddings"] = 4096;
+  write_file(config_path, config.dump());
+  OpenModel open(folder / "model");
+  write_random_adapter(open.model, folder / "first", 1);
+  write_random_adapter(open.model, folder / "second", 100);
+}
+
 class ServedFiles {
  public:
-  ServedFiles() {
-    write_tiny_chat_model(folder_ / "model");
-    const std::filesystem::path config_path = folder_ / "model/config.json";
-    nlohmann::json config = read_json(config_path);
-    config["max_position_embeddings"] = 4096;
-    write_file(config_path, config.dump());
-    OpenModel open(folder_ / "model");
-    write_random_adapter(open.model, folder_ / "first", 1);
-    write_random_adapter(open.model, folder_ / "second", 100);
-  }
-  std::filesystem::path path(const char* name) const { return folder_ / name; }
+  ServedFiles() { write_served_files(folder_ / "files"); }
+  std::filesystem::path path(const char* name) const { return folder_ / "files" / name; }
 
  private:
   TemporaryFolder folder_;
@@ -65,22 +65,18 @@ struct HttpAnswer {
   }
 };
 
-// The server on a separate port.
+// The server on a port of its own.
 class EmbedServerProgram {
  public:
-  EmbedServerProgram(const ServedFiles& files, const std::vector<std::string>& limits) {
-    ProgramCall call{.arguments = {files.path("model"), "0", "one=" + files.path("first").string(),
-                                   "two=" + files.path("second").string()}};
-    call.arguments.insert(call.arguments.end(), limits.begin(), limits.end());
+  explicit EmbedServerProgram(const ServedFiles& files) {
+    const ProgramCall call{.arguments = {files.path("model"), "0",
+                                         "one=" + files.path("first").string(),
+                                         "two=" + files.path("second").string()}};
     program_.emplace(built_program("examples/embed_server/embed_server"), call);
     const std::string line = program_->read_line();
     EXPECT_NE(line.find("listening on http://127.0.0.1:"), std::string::npos) << line;
     port_ = std::stoi(line.substr(line.rfind(':') + 1));
   }
-
-  int port() const { return port_; }
-  // Returns its exit code.
-  int interrupt() { return program_->end_by(SIGINT); }
 
   HttpAnswer post(const std::string& path, const std::string& body,
                   const httplib::Headers& headers = {}) const {
@@ -97,7 +93,6 @@ class EmbedServerProgram {
     EXPECT_EQ(answer.status, 200) << answer.body;
     return answer.status == 200 ? answer.parsed()["choices"][0]["text"] : "";
   }
-  std::int64_t generated_tokens() const { return get("/health").parsed()["generated_tokens"]; }
 
  private:
   httplib::Client client() const {
@@ -116,14 +111,6 @@ class EmbedServerProgram {
 
 inline nlohmann::json completion(const std::string& model) {
   return {{"model", model}, {"prompt", "the llo"}, {"max_tokens", 24}, {"temperature", 0}};
-}
-
-// A request of more tokens than the server has positions, as bytes of HTTP.
-inline std::string long_request(bool stream) {
-  nlohmann::json body = completion("base");
-  body["max_tokens"] = 100000;
-  body["stream"] = stream;
-  return post("/v1/completions", body.dump());
 }
 
 }  // namespace clora::test

@@ -26,6 +26,7 @@ void add_all_commands(CLI::App& program, Action& action) {
   add_embed_command(program, action);
   add_generate_command(program, action);
   add_chat_command(program, action);
+  add_serve_command(program, action);
   add_tokenize_command(program, action);
   add_fuse_command(program, action);
   add_devices_command(program, action);

@@ -17,6 +17,7 @@ void add_data_command(CLI::App& program, Action& action);
 void add_embed_command(CLI::App& program, Action& action);
 void add_generate_command(CLI::App& program, Action& action);
 void add_chat_command(CLI::App& program, Action& action);
+void add_serve_command(CLI::App& program, Action& action);
 void add_tokenize_command(CLI::App& program, Action& action);
 void add_fuse_command(CLI::App& program, Action& action);
 void add_devices_command(CLI::App& program, Action& action);

@@ -113,6 +113,12 @@ void add_generation(HttpServer& server, const Parts& parts) {
   post("/detokenize", [](const ApiParts& ready, const Request& request, Response& response) {
     HttpServer::answer(response, ready.completions->detokenize(request.body));
   });
+  post("/v1/embeddings", [](const ApiParts& ready, const Request& request, Response& response) {
+    if (!ready.embed) {
+      throw RequestError({.code = "unsupported"}, "this server does not embed texts");
+    }
+    HttpServer::answer(response, ready.embed(request.body));
+  });
   post("/v1/load_lora_adapter", answer_load);
   post("/v1/unload_lora_adapter", answer_unload);
 }

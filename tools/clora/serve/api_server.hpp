@@ -36,6 +36,8 @@ struct ApiParts {
   EngineThread* engine = nullptr;
   ServedModels* models = nullptr;
   ServerMetrics* metrics = nullptr;
+  // The reply to POST /v1/embeddings; empty: refused.
+  std::function<nlohmann::json(const std::string& body)> embed = {};
   // Loads an adapter from a path as the client gave it, and unloads one by its name; empty:
   // refused.
   std::function<void(const std::string& name, const std::string& path)> load_adapter = {};

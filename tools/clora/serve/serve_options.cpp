@@ -6,9 +6,9 @@
 #include "runtime/fail.hpp"
 #include "tools/clora/commands/data_options.hpp"
 #include "tools/command_line/byte_size.hpp"
+#include "tools/command_line/config_file.hpp"
 #include "tools/command_line/local_path.hpp"
 #include "tools/command_line/number_options.hpp"
-#include "tools/command_line/config_file.hpp"
 
 namespace clora {
 namespace {
@@ -37,9 +37,10 @@ void add_adapter_options(CLI::App& command, ServeOptions& options) {
                 "Let clients load adapters of --adapters-dir, and unload adapters")
       ->group(group);
   command
-      .add_option("--max-rank", options.max_rank,
-                  "Largest rank of an adapter (default: that of the given ones; 64 with "
-                  "--allow-adapter-loading)")
+      .add_option(
+          "--max-rank", options.max_rank,
+          "Largest rank of an adapter, or of two that a request adds (default: what the given "
+          "ones need; at least 64 with --allow-adapter-loading)")
       ->transform(Integer(1, 65536))
       ->group(group);
   command
@@ -110,8 +111,9 @@ void add_access_options(CLI::App& command, ServeOptions& options) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->group(group);
   command
-      .add_option("--api-key-file", options.api_key_file,
-                  "File with such keys, one per line; other users do not see it in the process list")
+      .add_option(
+          "--api-key-file", options.api_key_file,
+          "File with such keys, one per line; other users do not see it in the process list")
       ->type_name("FILE")
       ->group(group);
   command
@@ -131,7 +133,8 @@ void add_limit_options(CLI::App& command, ServeOptions& options) {
       ->transform(Integer(1, 10'000))
       ->capture_default_str()
       ->group(group);
-  command.add_option("--max-body", options.max_body_bytes, "Longest body of a request (default: 4MiB)")
+  command
+      .add_option("--max-body", options.max_body_bytes, "Longest body of a request (default: 4MiB)")
       ->transform(ByteSize())
       ->type_name("SIZE")
       ->group(group);

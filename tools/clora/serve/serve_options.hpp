@@ -17,8 +17,9 @@ struct ServeOptions {
   std::vector<std::string> adapters;  // NAME=DIR
   std::string adapters_dir;
   bool allows_loading = false;
-  std::int64_t max_rank = 0;             // 0: the largest of the adapters
-  std::int64_t max_device_adapters = 0;  // 0: as many as are given, at least 8 if loading is allowed
+  std::int64_t max_rank = 0;  // 0: what the adapters need, two at once
+  std::int64_t max_device_adapters =
+      0;  // 0: as many as are given, at least 8 if loading is allowed
   std::string chat_template;
 
   std::int64_t max_sequences = 8;
@@ -46,8 +47,8 @@ struct ServeOptions {
 
 void add_serve_options(CLI::App& command, ServeOptions& options);
 
-// The keys of the options and of the file: a key per line, without empty ones. Errors: io; invalid_file
-// for a file without a key.
+// The keys of the options and of the file: a key per line, without empty ones. Errors: io;
+// invalid_file for a file without a key.
 std::vector<std::string> api_keys_of(const ServeOptions& options);
 
 // The limits of the HTTP server.

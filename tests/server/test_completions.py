@@ -1,0 +1,44 @@
+"""Completions of texts as OpenAI's client sees them, with replies that the tests choose."""
+import openai
+import pytest
+
+
+def test_a_text_is_continued_by_sixteen_tokens(scripted):
+    reply = scripted.client.completions.create(model="base", prompt="say(abcdefghijklmnopqrst)end")
+    assert reply.id.startswith("cmpl-")
+    assert reply.object == "text_completion"
+    assert reply.choices[0].text == "abcdefghijklmnop"
+    assert reply.choices[0].finish_reason == "length"
+
+
+def test_a_stream_has_the_same_text(scripted):
+    stream = scripted.client.completions.create(model="base", prompt="hi", stream=True)
+    chunks = list(stream)
+    assert "".join(chunk.choices[0].text for chunk in chunks) == "hello world"
+    assert chunks[-1].choices[0].finish_reason == "stop"
+
+
+def test_prompts_are_texts_or_tokens(scripted):
+    ids = scripted.json("/tokenize", {"prompt": "say(a)end"})[1]["tokens"]
+    reply = scripted.client.completions.create(model="base", prompt=ids)
+    assert reply.choices[0].text == "a"
+    reply = scripted.client.completions.create(model="base", prompt=["say(a)end", "say(b)end"], n=2)
+    assert [choice.text for choice in reply.choices] == ["a", "a", "b", "b"]
+    reply = scripted.client.completions.create(model="base", prompt=[ids, ids], echo=True)
+    assert [choice.text for choice in reply.choices] == ["say(a)enda"] * 2
+
+
+def test_logprobs_have_offsets(scripted):
+    reply = scripted.client.completions.create(model="base", prompt="hi", logprobs=2)
+    logprobs = reply.choices[0].logprobs
+    assert "".join(logprobs.tokens) == "hello world"
+    assert logprobs.text_offset == list(range(11))
+    assert len(logprobs.token_logprobs) == 11
+    assert all(len(top) == 2 for top in logprobs.top_logprobs)
+
+
+@pytest.mark.parametrize("fields", [{"prompt": ""}, {"prompt": []}, {"best_of": 3}, {"suffix": "x"},
+                                    {"echo": True, "logprobs": 1}, {"prompt": [10 ** 6]}])
+def test_what_is_not_supported_is_refused(scripted, fields):
+    with pytest.raises(openai.BadRequestError):
+        scripted.client.completions.create(**{"model": "base", "prompt": "hi", **fields})

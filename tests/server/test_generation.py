@@ -1,0 +1,101 @@
+"""clora serve with a tiny model: what its engine generates, by OpenAI's client."""
+import concurrent.futures
+import json
+
+import openai
+import pytest
+
+
+def text_of(server, model="base", prompt="the llo", **more):
+    fields = {"max_tokens": 24, "temperature": 0, **more}
+    return server.client.completions.create(model=model, prompt=prompt, **fields).choices[0].text
+
+
+def test_greedy_replies_are_the_same_each_time(served):
+    assert text_of(served) == text_of(served) != ""
+
+
+def test_adapters_change_the_reply(served):
+    texts = [text_of(served, model) for model in ["base", "one", "two"]]
+    assert len(set(texts)) == 3
+
+
+def test_an_adapter_without_weight_is_the_base_model(served):
+    scaled = text_of(served, extra_body={"adapters": [{"name": "one", "scale": 0}]})
+    assert scaled == text_of(served)
+    assert text_of(served, extra_body={"adapters": [{"name": "one"}]}) == text_of(served, "one")
+    both = text_of(served, extra_body={"adapters": [{"name": "one"}, {"name": "two"}]})
+    assert both not in (text_of(served, "one"), text_of(served, "two"))
+
+
+def test_a_seed_gives_the_same_reply_and_another_another(served):
+    sampled = [text_of(served, temperature=1.5, seed=seed) for seed in [1, 1, 2]]
+    assert sampled[0] == sampled[1] != sampled[2]
+
+
+def test_a_stream_has_the_text_of_the_complete_reply(served):
+    stream = served.client.completions.create(model="two", prompt="the llo", max_tokens=24,
+                                              temperature=0, stream=True)
+    assert "".join(chunk.choices[0].text for chunk in stream) == text_of(served, "two")
+
+
+def test_a_stop_text_ends_the_reply_and_is_not_part_of_it(served):
+    text = text_of(served)
+    stop = next(c for c in text[1:] if c.isascii() and c.isprintable())
+    reply = served.client.completions.create(model="base", prompt="the llo", max_tokens=24,
+                                             temperature=0, stop=stop)
+    assert reply.choices[0].text == text[:text.index(stop)]
+    assert reply.choices[0].finish_reason == "stop"
+
+
+def test_a_bias_forces_a_token(served):
+    token = served.json("/tokenize", {"prompt": "z"})[1]["tokens"][-1]
+    assert text_of(served, max_tokens=3, logit_bias={str(token): 100}) == "zzz"
+
+
+def test_the_greedy_token_is_the_likeliest(served):
+    reply = served.client.completions.create(model="base", prompt="the llo", max_tokens=8,
+                                             temperature=0, logprobs=3)
+    logprobs = reply.choices[0].logprobs
+    assert len(logprobs.tokens) == reply.usage.completion_tokens
+    for own, top in zip(logprobs.token_logprobs, logprobs.top_logprobs):
+        assert own == pytest.approx(max(top.values()))
+
+
+def test_many_clients_get_the_replies_that_each_gets_alone(served):
+    alone = {model: text_of(served, model) for model in ["base", "one", "two"]}
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        models = ["base", "one", "two"] * 8
+        assert list(pool.map(lambda model: text_of(served, model), models)) == \
+            [alone[model] for model in models]
+
+
+def test_a_repeated_prompt_is_cached(served):
+    prompt = "the llo abc " * 40
+    first, second = (served.client.completions.create(model="base", prompt=prompt, max_tokens=1)
+                     for _ in range(2))
+    cached = second.usage.prompt_tokens_details.cached_tokens
+    assert cached > 0.5 * first.usage.prompt_tokens
+
+
+def test_a_reply_matches_its_schema(served):
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"],
+              "additionalProperties": False}
+    reply = served.client.chat.completions.create(
+        model="base", messages=[{"role": "user", "content": "hi"}], max_tokens=200,
+        response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": schema}})
+    if reply.choices[0].finish_reason == "stop":
+        assert isinstance(json.loads(reply.choices[0].message.content)["a"], int)
+
+
+def test_adapters_are_loaded_and_unloaded(served):
+    load = {"lora_name": "three", "lora_path": "first"}
+    assert served.json("/v1/load_lora_adapter", load)[0] == 200
+    assert text_of(served, "three") == text_of(served, "one")
+    assert served.json("/v1/load_lora_adapter", load)[0] == 400
+    assert served.json("/v1/unload_lora_adapter", {"lora_name": "three"})[0] == 200
+    with pytest.raises(openai.NotFoundError):
+        text_of(served, "three")
+    for path in ["..", "/etc", "model/../.."]:
+        assert served.json("/v1/load_lora_adapter", {"lora_name": "x", "lora_path": path})[0] == 403
+    assert served.json("/v1/load_lora_adapter", {"lora_name": "x", "lora_path": "model"})[0] == 400
