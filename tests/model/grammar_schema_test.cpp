@@ -313,7 +313,8 @@ TEST(GrammarSchema, RefusesWhatIsNoSchema) {
   refused(R"({"type":"string","type":"null"})", "duplicated");
   refused(R"({"properties":[]})", "properties must be an object of schemas");
   refused(R"({"properties":{"a":1}})", "#/properties/a: a schema must be");
-  refused(R"({"required":"a"})", "required must be a list of texts");
+  refused(R"({"required":"a"})", "required must be a list of different texts");
+  refused(R"({"required":["a","a"]})", "required must be a list of different texts");
   refused(R"({"enum":[]})", "enum must be a list of values");
   refused(R"({"minItems":-1})", "minItems must be an integer that is not negative");
   refused(R"({"minLength":1.5})", "minLength must be");
