@@ -30,7 +30,7 @@ struct LoadedModel {
     if (!wants_profile()) return;
     context.profiler().clear();
     work();
-    std::cerr << context.profiler().table(ProfileBy::op, peaks_for(arithmetic));
+    std::cerr << context.profiler().table(profile_by(), peaks_for(arithmetic));
     context.profiler().clear();
   }
   Arithmetic arithmetic;

@@ -58,6 +58,11 @@ ContextConfig config_for(Arithmetic arithmetic) {
 
 bool wants_profile() { return std::getenv("CLORA_BENCH_PROFILE") != nullptr; }
 
+ProfileBy profile_by() {
+  const char* by = std::getenv("CLORA_BENCH_PROFILE");
+  return by != nullptr && std::string_view(by) == "shape" ? ProfileBy::shape : ProfileBy::op;
+}
+
 bool has(Arithmetic arithmetic) {
   return arithmetic == Arithmetic::f32 ||
          variant_for(Arithmetic::bf16) != variant_for(Arithmetic::f32);

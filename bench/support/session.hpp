@@ -3,6 +3,7 @@
 
 #include "bench/support/arithmetic.hpp"
 #include "clora/runtime/context.hpp"
+#include "clora/runtime/profiling/profiler.hpp"
 #include "clora/runtime/profiling/roofline.hpp"
 
 namespace clora::bench {
@@ -13,6 +14,8 @@ ContextConfig config_for(Arithmetic arithmetic);
 // CLORA_BENCH_PROFILE: benches print the device time by op of one more run; the Contexts' queues
 // have profiling, which slows the device down a little.
 bool wants_profile();
+// By op, or with CLORA_BENCH_PROFILE=shape by op and shape.
+ProfileBy profile_by();
 // Whether the environment's device and variant support it; always true for f32.
 bool has(Arithmetic arithmetic);
 

@@ -166,6 +166,15 @@ TEST(GrammarSchema, CombinesSchemas) {
       {R"({"allOf":[{"type":["integer","string"]},{"type":"number"}],"maximum":3})",
        {"3", "-12"},
        {"4", "2.5", R"("a")"}},
+      {R"({"allOf":[{"minimum":2,"maximum":5},{"minimum":3,"maximum":8}],"type":"integer"})",
+       {"3", "5"},
+       {"2", "6"}},
+      {R"({"allOf":[{"minLength":1,"maxLength":3},{"minLength":2,"maxLength":4}]})",
+       {R"("ab")", R"("abc")"},
+       {R"("a")", R"("abcd")"}},
+      {R"({"allOf":[{"items":{"minimum":2}},{"items":{"type":"integer"},"minItems":1}]})",
+       {"[2]"},
+       {"[]", "[1]", "[2.5]"}},
       {R"({"allOf":[{"enum":[1,2,3]},{"enum":[3,4,1]}]})", {"1", "3"}, {"2", "4"}},
       {R"({"$ref":"#/$defs/n","minimum":3,"$defs":{"n":{"type":"integer","maximum":5}}})",
        {"3", "5"},
@@ -304,7 +313,8 @@ TEST(GrammarSchema, RefusesWhatIsNoSchema) {
   refused(R"({"type":"string","type":"null"})", "duplicated");
   refused(R"({"properties":[]})", "properties must be an object of schemas");
   refused(R"({"properties":{"a":1}})", "#/properties/a: a schema must be");
-  refused(R"({"required":"a"})", "required must be a list of texts");
+  refused(R"({"required":"a"})", "required must be a list of different texts");
+  refused(R"({"required":["a","a"]})", "required must be a list of different texts");
   refused(R"({"enum":[]})", "enum must be a list of values");
   refused(R"({"minItems":-1})", "minItems must be an integer that is not negative");
   refused(R"({"minLength":1.5})", "minLength must be");

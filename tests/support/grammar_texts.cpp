@@ -110,7 +110,9 @@ std::int32_t RandomWriter::next_to_finish(const GrammarState& state) {
   std::vector<std::int32_t> single;
   for (const std::int32_t id : allowed(state))
     if (tokenizer_.token_bytes(id).size() == 1) single.push_back(id);
+  const bool is_any = random_() % 8 == 0;  // a pattern may need other characters first
   for (const std::string_view best : {"\"", "}", "]", ":"}) {
+    if (is_any) break;
     for (const std::int32_t id : single)
       if (tokenizer_.token_bytes(id) == best) return id;
   }

@@ -97,18 +97,19 @@ struct Match {
     const json properties = schema.value("properties", json::object());
     for (const json& name : schema.value("required", json::array()))
       if (!value.contains(name.get<std::string>())) return "no " + name.dump();
-    const json others = schema.value("additionalProperties", json(!has("properties")));
+    const json others = schema.value("additionalProperties", json(true));
     for (const auto& [key, inner] : value.items()) {
       const json& inner_schema = properties.contains(key) ? properties[key] : others;
       if (const auto why = nested(inner, inner_schema); !why.empty()) return key + ": " + why;
     }
     if (value.size() < schema.value("minProperties", 0u)) return "too few properties";
+    if (value.size() > schema.value("maxProperties", 1000000u)) return "too many properties";
     return "";
   }
 
   std::string array() const {
     const json prefix = schema.value("prefixItems", json::array());
-    const json rest = schema.value("items", json(prefix.empty()));
+    const json rest = schema.value("items", json(true));
     for (std::size_t i = 0; i < value.size(); ++i) {
       const auto why = nested(value[i], i < prefix.size() ? prefix[i] : rest);
       if (!why.empty()) return std::to_string(i) + ": " + why;

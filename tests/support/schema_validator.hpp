@@ -8,8 +8,7 @@
 namespace clora::test {
 
 // Where and why the value does not match; empty if it does. Of the formats it knows date, time,
-// date-time and ipv4. In one respect it is stricter than the specification, as the grammars are:
-// without additionalProperties, an object has only the properties that `properties` names.
+// date-time and ipv4. oneOf is read as anyOf. Patterns must be of ASCII characters.
 std::string schema_mismatch(const nlohmann::json& value, const nlohmann::json& schema,
                             const nlohmann::json& root);
 

@@ -67,7 +67,7 @@ void GrammarState::Progress::add_tokens_after(const Position& position, Stacks& 
   if (frame == Stacks::kBottom) return;
   Positions returned;
   frames.add({frames.return_state(frame), frames.parent(frame)}, returned);
-  for (const grammar::NodeId node : kept->exits()) walk.run(node, returned, mask, nullptr);
+  walk.run(kept->exits(), returned, mask, nullptr);
   if (!kept->may_leave()) return;
   for (const Position& next : returned.list) add_tokens_after(next, frames, walk, mask);
 }

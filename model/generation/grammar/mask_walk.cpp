@@ -1,6 +1,7 @@
 #include "model/generation/grammar/mask_walk.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "runtime/fail.hpp"
 
@@ -51,31 +52,55 @@ bool MaskWalk::visit(NodeId node, Level& level, std::span<std::uint32_t> mask,
   return !level.positions.list.empty();
 }
 
-void MaskWalk::run(NodeId node, const Positions& from, std::span<std::uint32_t> mask,
-                   std::vector<NodeId>* exits) {
-  const std::size_t frames = stacks_.size();
+void MaskWalk::find_first_bytes() {
+  first_bytes_.reset();
+  for (const Position& position : levels_[0].positions.list) {
+    for (const ByteEdge& edge : automaton_.bytes(position.state)) {
+      for (std::size_t byte = edge.first; byte <= edge.last; ++byte) first_bytes_.set(byte);
+    }
+  }
+}
+
+void MaskWalk::walk_below(NodeId node, std::span<std::uint32_t> mask, std::vector<NodeId>* exits) {
   const std::size_t depth = trie_.node(node).depth;
   const NodeId end = trie_.node(node).end;
+  for (NodeId next = node + 1; next < end;) {
+    const TokenTrie::Node& at = trie_.node(next);
+    const std::size_t level = at.depth - depth;
+    if (level == 1 && !first_bytes_[at.byte]) {
+      next = at.end;
+      continue;
+    }
+    Level& reached = level_at(level);
+    const Level& above = levels_[level - 1];
+    spend(above.positions.list.size());
+    stacks_.truncate(above.frames);
+    stacks_.step(above.positions, at.byte, reached.positions);
+    next = visit(next, reached, mask, exits) ? next + 1 : at.end;
+  }
+}
+
+void MaskWalk::run(std::span<const NodeId> nodes, const Positions& from,
+                   std::span<std::uint32_t> mask, std::vector<NodeId>* exits) {
   if (from.list.empty()) return;
-  if (covers(from, node)) return mark_all(trie_.tokens_in(node), mask);
+  const std::size_t frames = stacks_.size();
   level_at(0).positions = from;
   stacks_.expand(levels_[0].positions);
   levels_[0].frames = stacks_.size();
-  for (NodeId next = node + 1; next < end;) {
-    Level& level = level_at(trie_.node(next).depth - depth);
-    const Level& above = levels_[trie_.node(next).depth - depth - 1];
-    spend(above.positions.list.size());
-    stacks_.truncate(above.frames);
-    stacks_.step(above.positions, trie_.node(next).byte, level.positions);
-    next = visit(next, level, mask, exits) ? next + 1 : trie_.node(next).end;
+  find_first_bytes();
+  for (const NodeId node : nodes) {
+    if (covers(from, node)) {
+      mark_all(trie_.tokens_in(node), mask);
+    } else {
+      walk_below(node, mask, exits);
+    }
   }
   stacks_.truncate(frames);
 }
 
 void MaskWalk::run_all(const Positions& from, std::span<std::uint32_t> mask,
                        std::vector<NodeId>* exits) {
-  run(trie_.plain_root(), from, mask, exits);
-  run(trie_.other_root(), from, mask, exits);
+  run(std::array{trie_.plain_root(), trie_.other_root()}, from, mask, exits);
 }
 
 }  // namespace clora::grammar

@@ -34,6 +34,9 @@ class SchemaCompiler {
   ExpressionPtr array_of(const Json& keywords, const std::string& path);
   ExpressionPtr object_of(const Json& keywords, const std::string& path);
   ExpressionPtr map_of(const Json& values, const Json& keywords, const std::string& path);
+  Json all_properties(const Json& keywords, const Json& additional, const std::string& path) const;
+  static void check_counts_of_properties(const Json& keywords, std::size_t required,
+                                         std::size_t most, const std::string& path);
 
   struct Task {
     RuleId rule;

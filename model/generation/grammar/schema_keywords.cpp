@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 namespace clora::grammar {
 namespace {
@@ -93,7 +94,8 @@ class Check {
     if (form == Form::types) check_types();
     if (form == Form::values) expect(value_.is_array() && !value_.empty(), "a list of values");
     if (form == Form::text) expect(value_.is_string(), "a text");
-    if (form == Form::texts) expect(value_.is_array() && all_texts(), "a list of texts");
+    if (form == Form::texts)
+      expect(value_.is_array() && different_texts(), "a list of different texts");
     if (form == Form::number) expect(value_.is_number(), "a number");
     if (form == Form::count) {
       expect(json_integer(value_).value_or(-1) >= 0, "an integer that is not negative");
@@ -111,8 +113,11 @@ class Check {
                     json_excerpt(value_));
     }
   }
-  bool all_texts() const {
-    return std::ranges::all_of(value_, [](const Json& each) { return each.is_string(); });
+  bool different_texts() const {
+    std::set<std::string> texts;
+    return std::ranges::all_of(value_, [&](const Json& each) {
+      return each.is_string() && texts.insert(each.get<std::string>()).second;
+    });
   }
   void check_schemas() const {
     if (keyword_ == "items" || !value_.is_array()) expect(false, "a list of schemas");

@@ -1,6 +1,7 @@
 // Arrays and objects of schema_compiler.hpp.
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "model/generation/grammar/schema_compiler.hpp"
@@ -108,6 +109,7 @@ ExpressionPtr SchemaCompiler::map_of(const Json& values, const Json& keywords,
                                      const std::string& path) {
   const std::size_t min = count_of(keywords, "minProperties", 0);
   const std::size_t max = count_of(keywords, "maxProperties", kUnbounded);
+  check_counts_of_properties(keywords, 0, 0, path);
   if (min > max) return nothing();
   ExpressionPtr member =
       rules_.member(rules_.string(), value_of(values, path + "/additionalProperties"));
@@ -116,57 +118,66 @@ ExpressionPtr SchemaCompiler::map_of(const Json& values, const Json& keywords,
   return rules_.object(std::move(elements), min == 0);
 }
 
-ExpressionPtr SchemaCompiler::object_of(const Json& keywords, const std::string& path) {
-  static const Json kAny = true;
-  const Json empty = Json::object(), none = Json::array();
-  const Json* found = find(keywords, "properties");
-  const Json& properties = found != nullptr ? *found : empty;
-  const Json* additional = find(keywords, "additionalProperties");
-  if (additional == nullptr && found == nullptr) additional = &kAny;
-  const Json* listed = find(keywords, "required");
-  const Json& required = listed != nullptr ? *listed : none;
-  const std::size_t min = count_of(keywords, "minProperties", 0);
-  if (min > std::max<std::size_t>(required.size(), 1)) {
-    refuse_schema(ErrorCode::unsupported, path,
-                  "minProperties must be at most 1 or the number of required properties, got {}; "
-                  "require properties by their names",
-                  min);
-  }
-  const bool is_open = additional != nullptr && !is_false(additional);
-  if (properties.empty() && required.empty() && is_open) return map_of(*additional, keywords, path);
-
-  std::vector<OrderedPart> parts;
-  std::vector<std::string> names;
-  const auto add = [&](const std::string& name, const Json& schema, const std::string& at) {
-    const bool is_required = std::ranges::find(required, Json(name)) != required.end();
-    names.push_back(name);
-    parts.push_back({rules_.member(json_string(name), value_of(schema, at)), is_required});
-  };
-  for (const auto& [name, schema] : properties.items())
-    add(name, schema, path_of(path + "/properties", name));
-  for (const Json& name : required) {
-    const auto& text = name.get_ref<const std::string&>();
-    if (std::ranges::find(names, text) != names.end()) continue;
-    if (!is_open) {
+// Required properties that have no schema of their own follow, with that of additional ones.
+Json SchemaCompiler::all_properties(const Json& keywords, const Json& additional,
+                                    const std::string& path) const {
+  const Json* named = find(keywords, "properties");
+  Json properties = named != nullptr ? *named : Json::object();
+  const Json* required = find(keywords, "required");
+  if (required == nullptr) return properties;
+  for (const Json& name : *required) {
+    if (properties.contains(name.get_ref<const std::string&>())) continue;
+    if (additional == Json(false)) {
       refuse_schema(ErrorCode::unsupported, path,
                     "the required property {} must be among properties, unless there is "
                     "additionalProperties",
                     json_excerpt(name));
     }
-    add(text, *additional, path + "/additionalProperties");
+    properties[name.get_ref<const std::string&>()] = additional;
   }
-  if (is_open || count_of(keywords, "maxProperties", kUnbounded) < parts.size()) {
-    if (keywords.contains("maxProperties")) {
-      refuse_schema(ErrorCode::unsupported, path,
-                    "maxProperties cannot be combined with properties; leave it out, or leave out "
-                    "properties");
-    }
+  return properties;
+}
+
+void SchemaCompiler::check_counts_of_properties(const Json& keywords, std::size_t required,
+                                                std::size_t most, const std::string& path) {
+  const std::size_t min = count_of(keywords, "minProperties", 0);
+  if (min > std::max<std::size_t>(required, 1)) {
+    refuse_schema(ErrorCode::unsupported, path,
+                  "minProperties must be at most 1 or the number of required properties, got {}; "
+                  "require properties by their names",
+                  min);
+  }
+  if (count_of(keywords, "maxProperties", kUnbounded) < most) {
+    refuse_schema(ErrorCode::unsupported, path,
+                  "maxProperties cannot be combined with properties; leave it out, or leave out "
+                  "properties");
+  }
+}
+
+ExpressionPtr SchemaCompiler::object_of(const Json& keywords, const std::string& path) {
+  const Json* given = find(keywords, "additionalProperties");
+  const Json additional = given != nullptr ? *given : Json(find(keywords, "properties") == nullptr);
+  const bool is_open = additional != Json(false);
+  const Json properties = all_properties(keywords, additional, path);
+  if (properties.empty() && is_open) return map_of(additional, keywords, path);
+
+  std::set<std::string> required;
+  if (const Json* listed = find(keywords, "required"))
+    for (const Json& name : *listed) required.insert(name.get<std::string>());
+  check_counts_of_properties(keywords, required.size(), is_open ? kUnbounded : properties.size(),
+                             path);
+  std::vector<OrderedPart> parts;
+  std::vector<std::string> names;
+  for (const auto& [name, schema] : properties.items()) {
+    ExpressionPtr value = value_of(schema, path_of(path + "/properties", name));
+    parts.push_back({rules_.member(json_string(name), std::move(value)), required.contains(name)});
+    names.push_back(name);
   }
   ExpressionPtr rest;
   if (is_open)
     rest = rules_.member(other_keys(names, rules_, limits_, path),
-                         value_of(*additional, path + "/additionalProperties"));
-  const bool may_be_empty = min == 0 && std::ranges::none_of(parts, &OrderedPart::is_required);
+                         value_of(additional, path + "/additionalProperties"));
+  const bool may_be_empty = required.empty() && count_of(keywords, "minProperties", 0) == 0;
   return rules_.object(ordered(parts, std::move(rest), rules_.separator()), may_be_empty);
 }
 
