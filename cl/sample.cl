@@ -159,12 +159,6 @@ bool visit(Bins bins, Search s, float temperature, float d, int id) {
   return true;
 }
 
-// Token i of a pass, or -1 after the last.
-int token_at(Search s, __global const int* list, int i) {
-  if (i >= s.size) return -1;
-  return s.listed ? list[i] : s.first + i * s.stride;
-}
-
 __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 __kernel void sample(__global int* tokens, __global int* latest, __global uint* counts,
                      __global int* list, __global const int2* peaks, __global const float* changed,

@@ -44,6 +44,14 @@ int rank_of(Likeliest found, int count, int i) {
   return rank;
 }
 
+// Adds a token to the bins. Whether a later pass needs it; never, if z is not finite.
+bool visit(Bins bins, Search s, float max_z, float z, int id) {
+  const long code = rank_code(distance_below(max_z, z), id);
+  if (!isfinite(z) || code >= s.high) return false;
+  if (code >= s.low) add_to_bin(bins, s, code, 0);
+  return true;
+}
+
 __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 __kernel void sample_logprobs(__global float* logprob, __global int* top_ids,
                               __global float* top_logprobs, __global int* list,
@@ -71,12 +79,19 @@ __kernel void sample_logprobs(__global float* logprob, __global int* top_ids,
     clear_bins(bins);
     barrier(CLK_LOCAL_MEM_FENCE);  // bins are empty, and the counters are 0
     const bool lists = lists_tokens(search);
-    for (int i = item; i < search.size; i += GROUP) {
-      const int id = search.listed ? list[i] : i;
-      const long code = rank_code(distance_below(max_z, z[id]), id);
-      if (!isfinite(z[id]) || code >= search.high) continue;
-      if (code >= search.low) add_to_bin(bins, search, code, 0);
-      if (lists) list[atomic_inc(&listed)] = id;
+    for (int i = item; i < search.size; i += AT_ONCE * GROUP) {
+      float loaded[AT_ONCE];
+#pragma unroll
+      for (int k = 0; k < AT_ONCE; ++k) {
+        const int id = token_at(search, list, i + k * GROUP);
+        loaded[k] = id >= 0 ? z[id] : NAN;
+      }
+#pragma unroll
+      for (int k = 0; k < AT_ONCE; ++k) {
+        const int id = token_at(search, list, i + k * GROUP);
+        const bool later = visit(bins, search, max_z, loaded[k], id);
+        if (lists && later) list[atomic_inc(&listed)] = id;
+      }
     }
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);  // the bins and the list are complete
     if (lists) {

@@ -15,6 +15,9 @@ namespace {
 
 constexpr std::string_view kSample = "sample";
 
+// The tensors that a SampleState has; as in cl/sample_settings.clh.
+constexpr std::uint32_t kHasCounts = 1, kHasBiases = 2, kHasMask = 4, kHasLatest = 8;
+
 // N and V.
 struct LogitsShape {
   std::int64_t rows, vocabulary;
@@ -30,42 +33,42 @@ struct LogitsShape {
   double elements() const { return static_cast<double>(rows) * static_cast<double>(vocabulary); }
 };
 
-// A GPU needs as many readers of a row as a group can have; on a CPU, items cost more than they
-// read.
+// A GPU needs many readers of a row, but each has the state of a search in its registers; so each
+// reads several logits at once. On a CPU, items cost more than they read.
 std::size_t row_group(const Device& device) {
-  return reduction_group(device, device.kind == DeviceKind::gpu ? 1024 : 64);
+  return reduction_group(device, device.kind == DeviceKind::gpu ? 512 : 64);
 }
 
 // The tensors of a SampleState as arguments of the kernels. A kernel that gets `placeholder`
 // neither reads nor writes it.
 struct StateArguments {
-  std::uint32_t has = 0;  // the HAS_ bits of sample_settings.clh
+  std::uint32_t has = 0;
   Tensor counts, bias_ids, bias_values, mask, latest;
   std::int64_t slots = std::numeric_limits<std::int32_t>::max(), bias_columns = 0;
 
   StateArguments(const SampleState& state, LogitsShape n, const Tensor& placeholder)
-      : counts(or_placeholder(state.counts, placeholder, 1)),
-        bias_ids(or_placeholder(state.bias_ids, placeholder, 2)),
-        bias_values(or_placeholder(state.bias_values, placeholder, 2)),
-        mask(or_placeholder(state.mask, placeholder, 4)),
-        latest(or_placeholder(state.latest, placeholder, 8)) {
+      : counts(or_placeholder(state.counts, placeholder, kHasCounts)),
+        bias_ids(or_placeholder(state.bias_ids, placeholder, kHasBiases)),
+        bias_values(or_placeholder(state.bias_values, placeholder, kHasBiases)),
+        mask(or_placeholder(state.mask, placeholder, kHasMask)),
+        latest(or_placeholder(state.latest, placeholder, kHasLatest)) {
     check_biases(state);
     for (const Tensor* t : {&state.counts, &state.bias_ids, &state.latest}) {
       if (!t->empty()) slots = t->shape()[0];
     }
-    if ((has & 1U) != 0) {
+    if ((has & kHasCounts) != 0) {
       require_tensor(kSample, "counts", counts, {slots, n.vocabulary}, DType::u32);
     }
-    if ((has & 2U) != 0) {
+    if ((has & kHasBiases) != 0) {
       require_tensor(kSample, "bias_ids", bias_ids, {slots, bias_columns}, DType::i32);
       require_tensor(kSample, "bias_values", bias_values, {slots, bias_columns});
     }
-    if ((has & 4U) != 0) {
+    if ((has & kHasMask) != 0) {
       require_tensor(kSample, "mask", mask, {n.rows, divide_up(n.vocabulary, 32)}, DType::u32);
     }
-    if ((has & 8U) != 0) require_tensor(kSample, "latest", latest, {slots}, DType::i32);
+    if ((has & kHasLatest) != 0) require_tensor(kSample, "latest", latest, {slots}, DType::i32);
   }
-  bool may_change_logits() const { return (has & 7U) != 0; }
+  bool may_change_logits() const { return (has & (kHasCounts | kHasBiases | kHasMask)) != 0; }
 
  private:
   Tensor or_placeholder(const Tensor& given, const Tensor& placeholder, std::uint32_t bit) {
@@ -111,9 +114,7 @@ std::int64_t parts_of(LogitsShape n, const Device& device) {
 void record_portable_sample(Batch& batch, const SampleTensors& t) {
   Context& context = batch.context();
   const bool gpu = context.device().kind == DeviceKind::gpu;
-  // Of a row's group, each item has the state of the search in registers; so a GPU gets enough
-  // reads in flight by several of each item.
-  const std::size_t group = std::min<std::size_t>(row_group(context.device()), 512);
+  const std::size_t group = row_group(context.device());
   Defines defines;
   defines.set("GROUP", group).set("AT_ONCE", gpu ? 8 : 1);
   const std::int64_t parts = parts_of(t.n, context.device());

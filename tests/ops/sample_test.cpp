@@ -19,6 +19,10 @@ using test::SampledRows;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
+// Elements that take a simulator as long as the histograms of a draw.
+constexpr double kDraw = 2000;
+constexpr std::uint32_t kDrawsOfASet = 500;
+
 class Sample : public test::OpTest {
  protected:
   std::vector<std::int32_t> sample(std::vector<SampledRow> given) {
@@ -42,7 +46,7 @@ class Sample : public test::OpTest {
   std::set<std::int32_t> set_of(const std::vector<float>& logits, SampleSettings settings) {
     settings.temperature = 1;
     settings.seed = 5;
-    const auto got = draws(logits, settings, 500);
+    const auto got = draws(logits, settings, kDrawsOfASet);
     return {got.begin(), got.end()};
   }
 };
@@ -163,7 +167,9 @@ TEST_P(Sample, DrawsWhatAFullSortInDoubleDraws) {
   int compared = 0, rows_of_all = 0;
   for (const std::size_t size : {1, 5, 200, 1025, 49152}) {
     for (const std::size_t count : {1, 2, 7, 64}) {
-      if (!test::affords(5.0 * static_cast<double>(size * count))) continue;
+      if (!test::affords(static_cast<double>(count) * (kDraw + 5.0 * static_cast<double>(size)))) {
+        continue;
+      }
       const auto rows = various_rows(count, size);
       const auto what = fmt::format("{} tokens", size);
       compared += expect_draws(sample(rows), wanted_draws(what, rows), what);
@@ -175,12 +181,13 @@ TEST_P(Sample, DrawsWhatAFullSortInDoubleDraws) {
 
 TEST_P(Sample, DrawsEachFormAtManyStepsAsTheReference) {
   const std::size_t size = test::affords(1e7) ? 601 : 130;
+  const std::uint32_t steps = test::affords(1e7) ? 64 : 1;
   const auto logits = test::random_values(size, 8, 4);
   const reference::SampleRowState state = some_state(size, 1);
   int compared = 0;
   for (SampleSettings settings : all_forms(42)) {
     std::vector<SampledRow> rows;
-    for (settings.step = 0; settings.step < 64; ++settings.step) {
+    for (settings.step = 0; settings.step < steps; ++settings.step) {
       rows.push_back({logits, settings, state});
     }
     const auto what = fmt::format(
@@ -189,12 +196,12 @@ TEST_P(Sample, DrawsEachFormAtManyStepsAsTheReference) {
         settings.repetition_penalty, settings.presence_penalty, settings.frequency_penalty);
     compared += expect_draws(sample(rows), wanted_draws(what, rows), what);
   }
-  EXPECT_GT(compared, 900);
+  EXPECT_GT(compared, 14 * steps);
 }
 
 TEST_P(Sample, DrawsForARowTheSameAloneAndAmongOthers) {
   for (const std::size_t size : {5, 200, 5003}) {
-    const auto rows = various_rows(16, size);
+    const auto rows = various_rows(test::affords(1e7) ? 16 : 5, size);
     if (!test::affords(100.0 * static_cast<double>(size))) continue;
     SampledRows together(context(), rows);
     run([&](Batch& batch) { together.record(batch); });
@@ -208,7 +215,7 @@ TEST_P(Sample, DrawsForARowTheSameAloneAndAmongOthers) {
 }
 
 TEST_P(Sample, DrawsTheSameInEveryRun) {
-  const auto rows = various_rows(15, test::affords(1e7) ? 49152 : 200);
+  const auto rows = test::affords(1e7) ? various_rows(15, 49152) : various_rows(3, 200);
   const auto first = sample(rows);
   for (int i = 0; i < 3; ++i) ASSERT_EQ(sample(rows), first);
 }
@@ -235,7 +242,7 @@ TEST_P(Sample, DrawsFromAMillionEqualTokens) {
 }
 
 TEST_P(Sample, KeepsLowerIdsIfTheLastPlacesTie) {
-  CLORA_SKIP_UNLESS_AFFORDED(4 * 500 * 130);
+  CLORA_SKIP_UNLESS_AFFORDED(kDraw * 5 * kDrawsOfASet);
   std::vector<float> logits(130, 1.0F);
   logits[77] = 2;  // first in rank; the others are equal
   EXPECT_EQ(set_of(logits, {.top_k = 4}), (std::set<std::int32_t>{0, 1, 2, 77}));
@@ -247,6 +254,7 @@ TEST_P(Sample, KeepsLowerIdsIfTheLastPlacesTie) {
 }
 
 TEST_P(Sample, TypicalKeepsTheTokensWhoseSurprisalIsNearestToTheEntropy) {
+  CLORA_SKIP_UNLESS_AFFORDED(kDraw * kDrawsOfASet);
   // Probabilities 0.5, 0.25, 0.125, 0.125: the entropy is 1.75 bits, the surprisals 1, 2, 3, 3, so
   // the order is 1 (0.25), 0 (0.75), 2 and 3 (1.25).
   const std::vector<float> logits{std::log(0.5F), std::log(0.25F), std::log(0.125F),
@@ -258,6 +266,7 @@ TEST_P(Sample, TypicalKeepsTheTokensWhoseSurprisalIsNearestToTheEntropy) {
 }
 
 TEST_P(Sample, MinPIsRelativeToTheLikeliestTokenThatTypicalLeaves) {
+  CLORA_SKIP_UNLESS_AFFORDED(kDraw * kDrawsOfASet);
   std::vector<float> logits{std::log(0.4F)};
   for (int i = 0; i < 6; ++i) logits.push_back(std::log(0.1F));  // nearest to the entropy
   const std::set<std::int32_t> six{1, 2, 3, 4, 5, 6};
@@ -267,6 +276,7 @@ TEST_P(Sample, MinPIsRelativeToTheLikeliestTokenThatTypicalLeaves) {
 }
 
 TEST_P(Sample, KeepsNoMoreThanReachesTopPExactly) {
+  CLORA_SKIP_UNLESS_AFFORDED(kDraw * kDrawsOfASet);
   EXPECT_EQ(set_of({1.0F, 1.0F, 1.0F, 1.0F}, {.top_p = 0.5F}), (std::set<std::int32_t>{0, 1}));
 }
 
@@ -328,7 +338,7 @@ TEST_P(Sample, AddsBiasesBeforePenalties) {
 }
 
 TEST_P(Sample, DrawsOnlyWhatTheMaskAllows) {
-  CLORA_SKIP_UNLESS_AFFORDED(2 * 70 * 70);
+  CLORA_SKIP_UNLESS_AFFORDED(kDraw * 70);
   const auto logits = test::random_values(70, 4, 3);
   std::vector<SampledRow> rows;
   std::vector<std::int32_t> want;
