@@ -126,8 +126,15 @@ void dots(float* sums, __global const STORED(X_TYPE)* x, __global const STORED(A
       vecs[j] = fma(inputs, factors, vecs[j]);
     }
   }
+  // One lane after the other, in registers: pairwise sums become vector shuffles, on which the
+  // simulator that detects unwritten values crashes.
 #pragma unroll
-  for (uint j = 0; j < RANKS; ++j) sums[j] = sum_of_lanes(vecs[j]);
+  for (uint j = 0; j < RANKS; ++j) {
+    const float* lanes = (const float*)&vecs[j];
+    float sum = lanes[0];
+    for (uint i = 1; i < VEC_SIZE; ++i) sum += lanes[i];
+    sums[j] = sum;
+  }
 }
 
 void shrink_row(Outputs to, __global const STORED(X_TYPE)* x, __global const STORED(A_TYPE)* a,
