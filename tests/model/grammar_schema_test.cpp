@@ -175,6 +175,9 @@ TEST(GrammarSchema, CombinesSchemas) {
       {R"({"allOf":[{"items":{"minimum":2}},{"items":{"type":"integer"},"minItems":1}]})",
        {"[2]"},
        {"[]", "[1]", "[2.5]"}},
+      {R"({"allOf":[{"prefixItems":[{"type":"null"}],"items":{"type":"integer"}},{"minItems":2}]})",
+       {"[null,1]"},
+       {"[null]", "[1,1]"}},
       {R"({"allOf":[{"enum":[1,2,3]},{"enum":[3,4,1]}]})", {"1", "3"}, {"2", "4"}},
       {R"({"$ref":"#/$defs/n","minimum":3,"$defs":{"n":{"type":"integer","maximum":5}}})",
        {"3", "5"},
@@ -294,6 +297,7 @@ TEST(GrammarSchema, RefusesWhatItDoesNotSupportByName) {
   refused(R"({"properties":{"a":{}},"required":["b"]})", "\"b\"");
   refused(R"({"properties":{"a":{}},"minProperties":2})", "minProperties");
   refused(R"({"properties":{"a":{},"b":{}},"maxProperties":1})", "maxProperties");
+  refused(R"({"allOf":[{"prefixItems":[{}]},{"items":{}}]})", "prefixItems cannot be combined");
   refused(R"({"allOf":[{"pattern":"a"},{"pattern":"b"}]})", "two different values of pattern");
   refused(
       R"({"allOf":[{"properties":{"a":{}},"additionalProperties":false},{"properties":{"b":{}}}]})",
