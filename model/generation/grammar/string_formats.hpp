@@ -7,7 +7,7 @@
 namespace clora::grammar {
 
 // The pattern of a format; empty if the format is not supported.
-//   date, time, date-time   RFC 3339: days exist in their month and year; no leap seconds; time
+//   date, time, date-time   RFC 3339: years from 0100 on, days that exist; no leap seconds; time
 //   with
 //                           an offset
 //   duration                RFC 3339, appendix A
