@@ -175,6 +175,9 @@ TEST(GrammarSchema, CombinesSchemas) {
       {R"({"allOf":[{"items":{"minimum":2}},{"items":{"type":"integer"},"minItems":1}]})",
        {"[2]"},
        {"[]", "[1]", "[2.5]"}},
+      {R"({"allOf":[{"prefixItems":[{"type":"null"}],"items":{"type":"integer"}},{"minItems":2}]})",
+       {"[null,1]"},
+       {"[null]", "[1,1]"}},
       {R"({"allOf":[{"enum":[1,2,3]},{"enum":[3,4,1]}]})", {"1", "3"}, {"2", "4"}},
       {R"({"$ref":"#/$defs/n","minimum":3,"$defs":{"n":{"type":"integer","maximum":5}}})",
        {"3", "5"},
@@ -241,9 +244,11 @@ TEST(GrammarSchema, MatchesPatterns) {
 TEST(GrammarSchema, KnowsFormats) {
   expect_texts({
       {R"({"format":"date"})",
-       {R"("2024-02-29")", R"("2000-02-29")", R"("1999-12-31")", R"("2023-04-30")"},
+       {R"("2024-02-29")", R"("2000-02-29")", R"("0400-02-29")", R"("0104-02-29")",
+        R"("1999-12-31")", R"("2023-04-30")"},
        {R"("2023-02-29")", R"("1900-02-29")", R"("2023-04-31")", R"("2023-13-01")",
-        R"("2023-1-01")", R"("2023-00-10")", R"("2023-01-00")"}},
+        R"("2023-1-01")", R"("0099-01-01")", R"("0000-02-29")", R"("2023-00-10")",
+        R"("2023-01-00")"}},
       {R"({"format":"time"})",
        {R"("23:59:59Z")", R"("00:00:00.123+05:30")"},
        {R"("24:00:00Z")", R"("12:60:00Z")", R"("12:00:00")"}},
@@ -294,6 +299,7 @@ TEST(GrammarSchema, RefusesWhatItDoesNotSupportByName) {
   refused(R"({"properties":{"a":{}},"required":["b"]})", "\"b\"");
   refused(R"({"properties":{"a":{}},"minProperties":2})", "minProperties");
   refused(R"({"properties":{"a":{},"b":{}},"maxProperties":1})", "maxProperties");
+  refused(R"({"allOf":[{"prefixItems":[{}]},{"items":{}}]})", "prefixItems cannot be combined");
   refused(R"({"allOf":[{"pattern":"a"},{"pattern":"b"}]})", "two different values of pattern");
   refused(
       R"({"allOf":[{"properties":{"a":{}},"additionalProperties":false},{"properties":{"b":{}}}]})",
@@ -322,6 +328,8 @@ TEST(GrammarSchema, RefusesWhatIsNoSchema) {
   refused(R"({"anyOf":[]})", "anyOf must be");
   refused(R"({"items":[{}]})", "a schema must be an object");
   refused(R"({"$ref":"#/$defs/x"})", "names none");
+  refused(R"({"type":"null","items":{"$ref":"#/x"}})", "#/items/$ref: $ref must name a schema");
+  refused(R"({"$ref":"#/default","default":{"type":1}})", "#/default/type: type must be");
   refused(R"({"$ref":"#/required","required":["a"]})", "names none");
   refused(R"({"pattern":"("})", "')' is expected");
   refused(R"x({"pattern":"a)"})x", "')' is not expected");

@@ -15,53 +15,7 @@ std::size_t values_in(const Json& value) {
 
 bool is_reference(const Json& schema) { return schema.contains("$ref"); }
 
-// The part of a pointer between slashes, with the escapes of JSON pointers undone.
-std::string unescaped(std::string_view part) {
-  std::string result;
-  for (std::size_t i = 0; i < part.size(); ++i) {
-    const bool is_escape = part[i] == '~' && i + 1 < part.size();
-    result += is_escape ? (part[++i] == '1' ? '/' : '~') : part[i];
-  }
-  return result;
-}
-
-const Json* child(const Json& value, const std::string& key) {
-  if (value.is_object()) {
-    const auto found = value.find(key);
-    return found == value.end() ? nullptr : &*found;
-  }
-  if (!value.is_array() || key.empty() || key.size() > 6) return nullptr;
-  std::size_t index = 0;
-  for (const char c : key) {
-    if (c < '0' || c > '9') return nullptr;
-    index = index * 10 + static_cast<std::size_t>(c - '0');
-  }
-  return index < value.size() ? &value[index] : nullptr;
-}
-
 }  // namespace
-
-const Json& SchemaAlternatives::resolve(const std::string& reference,
-                                        const std::string& path) const {
-  if (!reference.starts_with("#") || (reference.size() > 1 && reference[1] != '/')) {
-    refuse_schema(ErrorCode::unsupported, path,
-                  "$ref must be # or begin with #/, in the same schema, got {}",
-                  json_excerpt(Json(reference)));
-  }
-  const Json* found = &root_;
-  std::string_view rest = std::string_view(reference).substr(1);
-  while (found != nullptr && !rest.empty()) {
-    rest.remove_prefix(1);
-    const std::size_t end = std::min(rest.find('/'), rest.size());
-    found = child(*found, unescaped(rest.substr(0, end)));
-    rest.remove_prefix(end);
-  }
-  if (found == nullptr || (!found->is_object() && !found->is_boolean())) {
-    refuse_schema(ErrorCode::invalid_argument, path, "$ref must name a schema, and {} names none",
-                  json_excerpt(Json(reference)));
-  }
-  return *found;
-}
 
 void SchemaAlternatives::spend(const Json& copied, const std::string& path) {
   copied_ += values_in(copied);
@@ -102,7 +56,7 @@ std::vector<Json> SchemaAlternatives::of(const Json& schema, const std::string& 
   spend(all.front(), path);
   if (const auto at = schema.find("const"); at != schema.end())
     all = product(all, {Json{{"enum", Json::array({*at})}}}, path);
-  if (schema.contains("$ref")) all = product(all, of_reference(schema, path), path);
+  if (schema.contains("$ref")) all = product(all, {Json{{"$ref", schema.at("$ref")}}}, path);
   if (const auto at = schema.find("allOf"); at != schema.end()) {
     for (const Json& each : *at) all = product(all, of(each, path + "/allOf"), path);
   }
@@ -112,18 +66,6 @@ std::vector<Json> SchemaAlternatives::of(const Json& schema, const std::string& 
   }
   --depth_;
   return all;
-}
-
-std::vector<Json> SchemaAlternatives::of_reference(const Json& schema, const std::string& path) {
-  const Json& reference = schema.at("$ref");
-  const auto& pointer = reference.get_ref<const std::string&>();
-  check_once(resolve(pointer, path), pointer);
-  return {Json{{"$ref", reference}}};
-}
-
-// A reference may name a part of the document that is no schema.
-void SchemaAlternatives::check_once(const Json& schema, const std::string& path) {
-  if (checked_.insert(&schema).second) check_keywords(schema, path);
 }
 
 std::vector<Json> SchemaAlternatives::of_any(const Json& schemas, const std::string& path) {
@@ -140,8 +82,7 @@ std::vector<Json> SchemaAlternatives::without_reference(const Json& alternative,
                                                         const std::string& path) {
   if (!is_reference(alternative)) return {alternative};
   List all;
-  for (const Json& each :
-       of(resolve(alternative.at("$ref").get_ref<const std::string&>(), path), path)) {
+  for (const Json& each : of(resolve_reference(root_, alternative.at("$ref"), path), path)) {
     ++depth_;  // a reference to a reference may be a cycle
     for (Json& more : without_reference(each, path)) all.push_back(std::move(more));
     --depth_;

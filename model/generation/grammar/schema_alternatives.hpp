@@ -6,7 +6,6 @@
 #pragma once
 
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -17,7 +16,7 @@ namespace clora::grammar {
 
 class SchemaAlternatives {
  public:
-  // REQUIRES a root that check_keywords() accepts; it must outlive this.
+  // REQUIRES a root that check_schema() accepts; it must outlive this.
   explicit SchemaAlternatives(const Json& root, const GrammarLimits& limits = {})
       : root_(root), limits_(limits) {}
 
@@ -26,25 +25,18 @@ class SchemaAlternatives {
   // Errors: those of refuse_schema(), with the path.
   std::vector<Json> of(const Json& schema, const std::string& path);
 
-  // The schema that a $ref names. Errors: unsupported for other documents and anchors,
-  // invalid_argument if there is none.
-  const Json& resolve(const std::string& reference, const std::string& path) const;
-
  private:
   using List = std::vector<Json>;
 
   Json own_keywords(const Json& schema);
-  List of_reference(const Json& schema, const std::string& path);
   List of_any(const Json& schemas, const std::string& path);
   List product(const List& left, const List& right, const std::string& path);
   List without_reference(const Json& alternative, const std::string& path);
-  void check_once(const Json& schema, const std::string& path);
   void check_count(std::size_t count, const std::string& path) const;
   void spend(const Json& copied, const std::string& path);
 
   const Json& root_;
   const GrammarLimits limits_;
-  std::set<const Json*> checked_;  // of the schemas that references name
   std::size_t depth_ = 0, copied_ = 0;
 };
 

@@ -14,7 +14,7 @@ namespace clora::grammar {
 
 class SchemaCompiler {
  public:
-  // REQUIRES a root that check_keywords() accepts.
+  // REQUIRES a root that check_schema() accepts.
   SchemaCompiler(const Json& root, const GrammarLimits& limits)
       : root_(root), limits_(limits), alternatives_(root, limits) {}
 

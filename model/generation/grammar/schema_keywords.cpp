@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
+#include <optional>
 #include <set>
+#include <utility>
 
 namespace clora::grammar {
 namespace {
@@ -19,6 +22,7 @@ enum class Form {
   count,
   number,
   text,
+  reference,
   texts,
   not_set
 };
@@ -33,7 +37,7 @@ constexpr std::array kKeywords{
     Keyword{"type", Form::types},
     Keyword{"enum", Form::values},
     Keyword{"const", Form::any},
-    Keyword{"$ref", Form::text},
+    Keyword{"$ref", Form::reference},
     Keyword{"anyOf", Form::schemas},
     Keyword{"oneOf", Form::schemas},
     Keyword{"allOf", Form::schemas},
@@ -82,24 +86,49 @@ const Keyword* find_keyword(std::string_view name) {
 constexpr std::array<std::string_view, 7> kTypes{"object",  "array",   "string", "number",
                                                  "integer", "boolean", "null"};
 
+// The schemas that are still to be checked, each once.
+class Schemas {
+ public:
+  explicit Schemas(const Json& root) : root_(root) { add(root, "#"); }
+
+  void add(const Json& schema, const std::string& path) {
+    if (seen_.insert(&schema).second) open_.emplace_back(&schema, path);
+  }
+  void add_reference(const Json& pointer, const std::string& path) {
+    add(resolve_reference(root_, pointer, path), pointer.get<std::string>());
+  }
+  std::optional<std::pair<const Json*, std::string>> next() {
+    if (open_.empty()) return std::nullopt;
+    auto first = std::move(open_.front());
+    open_.pop_front();
+    return first;
+  }
+
+ private:
+  const Json& root_;
+  std::set<const Json*> seen_;
+  std::deque<std::pair<const Json*, std::string>> open_;
+};
+
+// Checks the value of a keyword.
 class Check {
  public:
-  Check(std::string_view keyword, const Json& value, std::string path)
-      : keyword_(keyword), value_(value), path_(std::move(path)) {}
+  Check(std::string_view keyword, const Json& value, std::string path, Schemas& schemas)
+      : keyword_(keyword), value_(value), path_(std::move(path)), schemas_(schemas) {}
 
   void run(Form form) const {
-    if (form == Form::schema) check_keywords(value_, path_);
-    if (form == Form::schemas) check_schemas();
-    if (form == Form::schema_map) check_map();
-    if (form == Form::types) check_types();
+    if (form == Form::schema) schemas_.add(value_, path_);
+    if (form == Form::schemas) add_schemas();
+    if (form == Form::schema_map) add_map();
+    if (form == Form::types) expect_types();
     if (form == Form::values) expect(value_.is_array() && !value_.empty(), "a list of values");
-    if (form == Form::text) expect(value_.is_string(), "a text");
+    if (form == Form::text || form == Form::reference) expect(value_.is_string(), "a text");
+    if (form == Form::reference) schemas_.add_reference(value_, path_);
     if (form == Form::texts)
       expect(value_.is_array() && different_texts(), "a list of different texts");
     if (form == Form::number) expect(value_.is_number(), "a number");
-    if (form == Form::count) {
+    if (form == Form::count)
       expect(json_integer(value_).value_or(-1) >= 0, "an integer that is not negative");
-    }
     if (form == Form::not_set && value_ != Json(false)) {
       refuse_schema(ErrorCode::unsupported, path_, "{} is not supported unless it is false",
                     keyword_);
@@ -119,17 +148,16 @@ class Check {
       return each.is_string() && texts.insert(each.get<std::string>()).second;
     });
   }
-  void check_schemas() const {
-    if (keyword_ == "items" || !value_.is_array()) expect(false, "a list of schemas");
-    expect(!value_.empty(), "a list of at least one schema");
+  void add_schemas() const {
+    expect(value_.is_array() && !value_.empty(), "a list of at least one schema");
     for (std::size_t i = 0; i < value_.size(); ++i)
-      check_keywords(value_[i], path_of(path_, std::to_string(i)));
+      schemas_.add(value_[i], path_of(path_, std::to_string(i)));
   }
-  void check_map() const {
+  void add_map() const {
     expect(value_.is_object(), "an object of schemas");
-    for (const auto& [key, schema] : value_.items()) check_keywords(schema, path_of(path_, key));
+    for (const auto& [key, schema] : value_.items()) schemas_.add(schema, path_of(path_, key));
   }
-  void check_types() const {
+  void expect_types() const {
     const auto is_type = [](const Json& each) {
       return each.is_string() &&
              std::ranges::find(kTypes, each.get_ref<const std::string&>()) != kTypes.end();
@@ -143,17 +171,14 @@ class Check {
   std::string_view keyword_;
   const Json& value_;
   std::string path_;
+  Schemas& schemas_;
 };
 
-}  // namespace
-
-void check_keywords(const Json& schema, const std::string& path) {
+void check_keywords(const Json& schema, const std::string& path, Schemas& schemas) {
   if (schema.is_boolean()) return;
   if (!schema.is_object()) {
     refuse_schema(ErrorCode::invalid_argument, path,
-                  "a schema must be an object, true or false, "
-                  "got {}",
-                  json_excerpt(schema));
+                  "a schema must be an object, true or false, got {}", json_excerpt(schema));
   }
   for (const auto& [key, value] : schema.items()) {
     const Keyword* keyword = find_keyword(key);
@@ -162,8 +187,15 @@ void check_keywords(const Json& schema, const std::string& path) {
                     "the keyword {} is not supported; remove it, or describe the value by others",
                     json_excerpt(Json(key)));
     }
-    Check(key, value, path_of(path, key)).run(keyword->form);
+    Check(key, value, path_of(path, key), schemas).run(keyword->form);
   }
+}
+
+}  // namespace
+
+void check_schema(const Json& root) {
+  Schemas schemas(root);
+  while (const auto next = schemas.next()) check_keywords(*next->first, next->second, schemas);
 }
 
 bool is_annotation(std::string_view keyword) {

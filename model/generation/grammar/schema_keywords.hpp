@@ -19,9 +19,14 @@ template <class... Args>
   fail(code, "json schema: {}: {}", path, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Checks all keywords of the schema and of those in it. Errors: unsupported for a keyword that is
-// not supported, by its name; invalid_argument for a value of another form.
-void check_keywords(const Json& schema, const std::string& path);
+// Checks all keywords of a schema, of those in it, and of those that its references name. Errors:
+// unsupported for a keyword that is not supported, by its name; invalid_argument for a value of
+// another form; those of resolve_reference().
+void check_schema(const Json& root);
+
+// The schema that the value of a $ref names. Errors: unsupported for other documents and anchors,
+// invalid_argument if there is none.
+const Json& resolve_reference(const Json& root, const Json& pointer, const std::string& path);
 
 // Whether a keyword only describes the value, so that it has no effect; $defs counts as one.
 bool is_annotation(std::string_view keyword);

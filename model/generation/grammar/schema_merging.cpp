@@ -71,6 +71,14 @@ void refuse_foreign_properties(const Json& closed, const Json& other, const std:
   }
 }
 
+// items is about those after prefixItems beside it.
+void refuse_items_of_others(const Json& prefixed, const Json& other, const std::string& path) {
+  if (!prefixed.contains("prefixItems") || other.contains("prefixItems")) return;
+  if (!other.contains("items")) return;
+  refuse_schema(ErrorCode::unsupported, path,
+                "prefixItems cannot be combined with the items of another schema");
+}
+
 void merge_keyword(Json& into, const std::string& key, const Json& value, const std::string& path) {
   Json& own = into[key];
   if (own == value) return;
@@ -99,11 +107,8 @@ void merge_keyword(Json& into, const std::string& key, const Json& value, const 
 std::optional<Json> merged(const Json& left, const Json& right, const std::string& path) {
   refuse_foreign_properties(left, right, path);
   refuse_foreign_properties(right, left, path);
-  if (left.contains("prefixItems") != right.contains("prefixItems") &&
-      (left.contains("items") || right.contains("items"))) {
-    refuse_schema(ErrorCode::unsupported, path,
-                  "prefixItems cannot be combined with the items of another schema");
-  }
+  refuse_items_of_others(left, right, path);
+  refuse_items_of_others(right, left, path);
   Json both = left;
   for (const auto& [key, value] : right.items()) {
     if (both.contains(key)) {

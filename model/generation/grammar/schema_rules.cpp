@@ -86,8 +86,8 @@ ExpressionPtr SchemaCompiler::expression_of(const Json& schema, const std::strin
   std::vector<ExpressionPtr> parts;
   for (const Json& alternative : alternatives_.of(schema, path)) {
     if (const auto at = alternative.find("$ref"); at != alternative.end()) {
-      const auto& pointer = at->get_ref<const std::string&>();
-      parts.push_back(value_of(alternatives_.resolve(pointer, path), pointer));
+      const Json& named = resolve_reference(root_, *at, path);
+      parts.push_back(value_of(named, at->get_ref<const std::string&>()));
     } else {
       parts.push_back(conjunction(alternative, path));
     }
@@ -143,7 +143,7 @@ RuleSet rules_of_schema(std::string_view schema, const GrammarLimits& limits) {
   } catch (const Error& error) {
     throw Error(ErrorCode::invalid_argument, error.what());
   }
-  check_keywords(root, "#");
+  check_schema(root);
   return SchemaCompiler(root, limits).compile();
 }
 

@@ -6,12 +6,16 @@
 namespace clora::grammar {
 namespace {
 
-// Years that four divides, but of the full centuries only those that 400 divides.
-#define CLORA_LEAP_YEAR                                             \
-  "(?:[0-9][0-9](?:0[48]|[2468][048]|[13579][26])|(?:0[048]|[2468]" \
+// Years from 0100 on. Of those that four divides, the full centuries are leap years if 400 divides
+// them.
+#define CLORA_CENTURY "(?:[1-9][0-9]|0[1-9])"
+#define CLORA_LEAP_YEAR                               \
+  "(?:" CLORA_CENTURY                                 \
+  "(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468]" \
   "[048]|[13579][26])00)"
-#define CLORA_DATE                                                \
-  "(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|" \
+#define CLORA_DATE                                             \
+  "(?:" CLORA_CENTURY                                          \
+  "[0-9]{2}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|" \
   "(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))|" CLORA_LEAP_YEAR "-02-29)"
 #define CLORA_TIME                                                        \
   "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,9})?(?:Z|[+-]" \
@@ -42,6 +46,7 @@ constexpr std::array kFormats{
                   "*)*(?:\\?(?:" CLORA_PATH_TEXT "|[/?])*)?(?:#(?:" CLORA_PATH_TEXT "|[/?])*)?$"},
 };
 
+#undef CLORA_CENTURY
 #undef CLORA_LEAP_YEAR
 #undef CLORA_DATE
 #undef CLORA_TIME

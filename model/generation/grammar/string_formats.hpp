@@ -7,9 +7,8 @@
 namespace clora::grammar {
 
 // The pattern of a format; empty if the format is not supported.
-//   date, time, date-time   RFC 3339: days exist in their month and year; no leap seconds; time
-//   with
-//                           an offset
+//   date, time, date-time   RFC 3339: years from 0100 on, days that exist, no leap seconds, times
+//                           with an offset
 //   duration                RFC 3339, appendix A
 //   uuid                    RFC 4122, in either case
 //   email                   a part of RFC 5321: unquoted words with dots, and a host name
