@@ -138,6 +138,7 @@ GenerationRequest CompletionService::generation_of(const CompletionRequest& requ
   generation.adapters = options_.models->uses_of(request.model, request.adapters);
   if (!request.ignore_eos) generation.end_ids = options_.end_ids;
   generation.stop_texts = request.stops;
+  generation.draft_tokens = options_.draft_tokens;
   generation.grammar = grammar_of(request);
   return generation;
 }

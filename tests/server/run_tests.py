@@ -3,8 +3,8 @@
 
 usage: run_tests.py FOLDER [PYTEST OPTION...]
 
-Installs openai and pytest from PyPI (61 MB) into FOLDER/packages, unless they are installed, and runs
-the tests of this folder with the programs of $CLORA_BINARY_DIR. Without the packages and without a
+Installs openai and pytest from PyPI (61 MB) into FOLDER/packages, unless they are installed, and
+runs the tests of this folder with the programs of $CLORA_BINARY_DIR. Without the packages and without a
 package index it prints "skipped: REASON".
 """
 import os

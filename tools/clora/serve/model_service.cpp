@@ -155,6 +155,7 @@ struct ModelService::Impl {
                        .max_output_tokens = options.max_output_tokens,
                        .request_time = std::chrono::milliseconds(
                            static_cast<std::int64_t>(options.request_timeout * 1000))},
+            .draft_tokens = options.draft_tokens,
             .grammar_of = [this](const ReplyFormat& format) { return grammar_of(format); }};
   }
 
