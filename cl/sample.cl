@@ -20,10 +20,11 @@
 //         typical 4 V), and up to 6 passes per filter over the tokens that the first did not exclude
 // Numerics  d = max z - z is rounded to f32 before tokens are ranked. Masses are integers, so the
 //         result does not depend on GROUP, PARTS, or the order of items.
-//! clc: build GROUP=64
-//! clc: budget on gfx90a registers<=96 spills=0
-#ifndef GROUP
-#error "GROUP: work-items of a group, a power of two"
+//! clc: build GROUP=64 AT_ONCE=1
+//! clc: build GROUP=512 AT_ONCE=8
+//! clc: budget on gfx90a registers<=112 spills<=16
+#if !defined GROUP || !defined AT_ONCE
+#error "GROUP: work-items of a group, a power of two; AT_ONCE: loads of an item in flight"
 #endif
 
 #include "philox.clh"
@@ -63,6 +64,22 @@ void add_biases(__global float* z, int begin, int end, __global const int* ids,
 
 float finite_or_nan(float z) { return isfinite(z) ? z : NAN; }
 
+// The largest of z[first], z[first + GROUP], ... before `end`.
+Peak own_peak(__global const float* z, int first, int end, bool changed) {
+  Peak best = NOTHING;
+  for (int v = first; v < end; v += AT_ONCE * GROUP) {
+    float loaded[AT_ONCE];
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; ++i) loaded[i] = v + i * GROUP < end ? z[v + i * GROUP] : 0.0f;
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; ++i) {
+      const Peak here = peak_of(loaded[i], v + i * GROUP, changed);
+      if (v + i * GROUP < end && ranks_before(here, best)) best = here;
+    }
+  }
+  return best;
+}
+
 // The greatest of all items' peaks.
 Peak group_peak(Peak best, __local int2* scratch) {
   const int item = (int)get_local_id(0);
@@ -91,7 +108,7 @@ __kernel void sample_peaks(__global int2* peaks, __global float* changed,
   const SampleSettings settings = read_settings(setting_words + row * SETTING_WORDS);
   const bool drawn = is_drawn(settings, has, slots, bias_columns);
   const bool changes = drawn && changes_logits(settings);
-  const int begin = part * part_size;
+  const int begin = part * part_size;  // clc: allow index-overflow below V + part_size
   const int end = drawn ? min(begin + part_size, vocabulary) : begin;
   __global const float* z = logits + (long)row * vocabulary;
   if (changes) {
@@ -111,15 +128,9 @@ __kernel void sample_peaks(__global int2* peaks, __global float* changed,
     }
     z = own;
   }
-  Peak best = NOTHING;
-#pragma unroll 8
-  for (int v = begin + item; v < end; v += GROUP) {
-    const Peak here = peak_of(z[v], v, changes);
-    if (ranks_before(here, best)) best = here;
-  }
-  best = group_peak(best, scratch);
+  const Peak best = group_peak(own_peak(z, begin + item, end, changes), scratch);
   if (item == 0 && drawn) {
-    peaks[row * (int)get_num_groups(0) + part] = (int2)(as_int(best.value), best.id);
+    peaks[(long)row * get_num_groups(0) + part] = (int2)(as_int(best.value), best.id);
   }
 }
 
@@ -133,18 +144,24 @@ Peak row_peak(__global const int2* peaks, int parts) {
 }
 
 // Adds a token to the bins if the search keeps it. Whether a later pass needs it.
-bool visit(Bins bins, const Search* s, float temperature, float d, int id) {
+bool visit(Bins bins, Search s, float temperature, float d, int id) {
   const float x = d / temperature;
   const float w = exp(-x);
-  const bool kept = w >= MASS_UNIT && x <= s->max_x && rank_code(d, id) < s->rank_end &&
-                    (s->typical_end == ALL_CODES || typical_code(s, x, id) < s->typical_end);
+  const bool kept = w >= MASS_UNIT && x <= s.max_x && rank_code(d, id) < s.rank_end &&
+                    (s.typical_end == ALL_CODES || typical_code(s, x, id) < s.typical_end);
   const long code = code_in_stage(s, d, x, id);
-  if (!kept || code >= s->high) return false;
-  if (code >= s->low) {
-    const float amount = s->stage == MOMENT ? w * x : w;
-    add_to_bin(bins, bin_of(s, code), counts_tokens(s->stage), (long)(amount * MASS_ONE));
+  if (!kept || code >= s.high) return false;
+  if (code >= s.low) {
+    const float amount = s.stage == MOMENT ? w * x : w;
+    add_to_bin(bins, bin_of(s, code), counts_tokens(s.stage), (long)(amount * MASS_ONE));
   }
   return true;
+}
+
+// Token i of a pass, or -1 after the last.
+int token_at(Search s, __global const int* list, int i) {
+  if (i >= s.size) return -1;
+  return s.listed ? list[i] : s.first + i * s.stride;
 }
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1)))
@@ -157,7 +174,7 @@ __kernel void sample(__global int* tokens, __global int* latest, __global uint* 
   const int item = (int)get_local_id(0), row = (int)get_group_id(0);
   const SampleSettings settings = read_settings(setting_words + row * SETTING_WORDS);
   const bool drawn = is_drawn(settings, has, slots, bias_columns);
-  const Peak peak = row_peak(peaks + row * parts, drawn ? parts : 0);
+  const Peak peak = row_peak(peaks + (long)row * parts, drawn ? parts : 0);
   __global const float* z =
       (changes_logits(settings) ? changed : logits) + (long)row * vocabulary;
   list += (long)row * vocabulary;
@@ -168,12 +185,20 @@ __kernel void sample(__global int* tokens, __global int* latest, __global uint* 
   while (search.stage != DONE) {
     clear_bins(bins);
     barrier(CLK_LOCAL_MEM_FENCE);  // bins are empty, and `listed` is 0
-    const bool lists = lists_tokens(&search);
-    for (int i = item; i < search.size; i += GROUP) {
-      const int id = search.listed ? list[i] : search.first + i * search.stride;
-      const float d = distance_below(peak.value, z[id]);
-      const bool later = visit(bins, &search, settings.temperature, d, id);
-      if (lists && later) list[atomic_inc(&listed)] = id;
+    const bool lists = lists_tokens(search);
+    for (int i = item; i < search.size; i += AT_ONCE * GROUP) {
+      float d[AT_ONCE];
+#pragma unroll
+      for (int k = 0; k < AT_ONCE; ++k) {
+        const int id = token_at(search, list, i + k * GROUP);
+        d[k] = id >= 0 ? distance_below(peak.value, z[id]) : 0.0f;
+      }
+#pragma unroll
+      for (int k = 0; k < AT_ONCE; ++k) {
+        const int id = token_at(search, list, i + k * GROUP);
+        const bool later = id >= 0 && visit(bins, search, settings.temperature, d[k], id);
+        if (lists && later) list[atomic_inc(&listed)] = id;
+      }
     }
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);  // the bins and the list are complete
     if (lists) {

@@ -238,7 +238,7 @@ int draw(Row row, SampleSettings settings, float uniform, int vocabulary) {
   while (s.stage != DONE) {
     Bins bins;
     for (int bin = 0; bin < BINS; ++bin) bins.amounts[bin] = bins.counts[bin] = 0;
-    row.lists = lists_tokens(&s);
+    row.lists = lists_tokens(s);
     if (s.listed || s.stride != 1) {
       visit_some(&bins, &s, &row);
     } else {

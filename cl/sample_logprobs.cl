@@ -70,12 +70,12 @@ __kernel void sample_logprobs(__global float* logprob, __global int* top_ids,
   while (search.stage == TOP_K) {
     clear_bins(bins);
     barrier(CLK_LOCAL_MEM_FENCE);  // bins are empty, and the counters are 0
-    const bool lists = lists_tokens(&search);
+    const bool lists = lists_tokens(search);
     for (int i = item; i < search.size; i += GROUP) {
       const int id = search.listed ? list[i] : i;
       const long code = rank_code(distance_below(max_z, z[id]), id);
       if (!isfinite(z[id]) || code >= search.high) continue;
-      if (code >= search.low) add_to_bin(bins, bin_of(&search, code), true, 0);
+      if (code >= search.low) add_to_bin(bins, bin_of(search, code), true, 0);
       if (lists) list[atomic_inc(&listed)] = id;
     }
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);  // the bins and the list are complete

@@ -110,9 +110,12 @@ std::int64_t parts_of(LogitsShape n, const Device& device) {
 
 void record_portable_sample(Batch& batch, const SampleTensors& t) {
   Context& context = batch.context();
-  const std::size_t group = row_group(context.device());
+  const bool gpu = context.device().kind == DeviceKind::gpu;
+  // Of a row's group, each item has the state of the search in registers; so a GPU gets enough
+  // reads in flight by several of each item.
+  const std::size_t group = std::min<std::size_t>(row_group(context.device()), 512);
   Defines defines;
-  defines.set("GROUP", group);
+  defines.set("GROUP", group).set("AT_ONCE", gpu ? 8 : 1);
   const std::int64_t parts = parts_of(t.n, context.device());
   const std::int64_t part_size = divide_up(t.n.vocabulary, parts);
   const Tensor peaks = batch.temporary({t.n.rows, parts, 2}, DType::f32, "sample peaks");

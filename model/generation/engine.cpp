@@ -8,6 +8,8 @@
 #include <mutex>
 #include <utility>
 
+#include "clora/model/generation/grammar/token_grammar.hpp"
+#include "model/generation/adapter_slots.hpp"
 #include "model/generation/prompt_lookup.hpp"
 #include "model/generation/reply_text.hpp"
 #include "model/generation/request_checks.hpp"
@@ -45,8 +47,10 @@ std::int64_t pages_of(const EngineConfig& config) {
   return divide_up(wanted, kPagePositions);
 }
 
-PagedForwardConfig forward_config(const Context& context, const EngineConfig& config) {
+PagedForwardConfig forward_config(const Context& context, const EngineConfig& config,
+                                  const AdapterStacks* stacks) {
   return {.adapter = config.base_adapter,
+          .stacks = stacks,
           .max_positions = config.max_positions,
           .pages = pages_of(config),
           .page_positions = kPagePositions,
@@ -75,8 +79,12 @@ std::int64_t aligned_rows(const Context& context, const ModelConfig& config) {
 // What the engine keeps of a request besides its sequence.
 struct Reply {
   Reply(const Tokenizer* tokenizer, const GenerationRequest& request)
-      : text(tokenizer, request.stop_texts) {}
+      : text(tokenizer, request.stop_texts) {
+    if (request.grammar) grammar.emplace(request.grammar, request.end_ids);
+  }
   ReplyText text;
+  std::optional<GrammarState> grammar;
+  std::optional<Error> grammar_error;
 };
 
 struct Engine::Impl {
@@ -97,6 +105,9 @@ struct Engine::Impl {
   void finish(Sequence& sequence, FinishReason reason);
   void fail_request(Sequence& sequence, const Error& error);
   void lose_all(const Error& error);
+  bool write_mask(const Sequence& sequence, std::span<std::uint32_t> mask);
+  bool acquire_adapters(Sequence& sequence);
+  void release_adapters(Sequence& sequence);
   Sequence* find(RequestId id) const;
   void count();
 
@@ -105,6 +116,7 @@ struct Engine::Impl {
   Context& context;
   bool has_states;
   PagePool pages;
+  AdapterSlots adapters;
   PagedForward forward;
   TokenSampler sampler;
   ShapeRules rules;
@@ -137,7 +149,9 @@ Engine::Impl::Impl(LanguageModel& m, const EngineConfig& c)
       context(m.context()),
       has_states(clora::has_states(m.config())),
       pages(pages_of(c), kPagePositions),
-      forward(m, forward_config(context, c)),
+      adapters(
+          m, {.slots = c.device_adapters, .max_rank = c.max_rank, .base_adapter = c.base_adapter}),
+      forward(m, forward_config(context, c, adapters.stacks())),
       sampler(m, forward),
       rules{.pads_to_powers_of_two = context.device().kind == DeviceKind::gpu,
             .paged_alignment = aligned_rows(context, m.config()),
@@ -146,7 +160,9 @@ Engine::Impl::Impl(LanguageModel& m, const EngineConfig& c)
                  .max_positions = c.max_positions,
                  .step_tokens = c.step_tokens,
                  .shares_prefixes = c.shares_prefixes && !has_states,
-                 .prompt_rows = [this](std::int64_t rows) { return rules.prompt_rows(rows); }},
+                 .prompt_rows = [this](std::int64_t rows) { return rules.prompt_rows(rows); },
+                 .acquire = [this](Sequence& sequence) { return acquire_adapters(sequence); },
+                 .release = [this](Sequence& sequence) { release_adapters(sequence); }},
                 pages) {}
 
 Sequence* Engine::Impl::find(RequestId id) const {
@@ -239,9 +255,24 @@ void Engine::Impl::enqueue(const StepPlan& plan) {
     counters.draft_tokens += chunk->drafts.size();
   }
   if (!step.draws.empty()) {
-    sampler.draw(layout);
+    sampler.draw(layout, [this](const Sequence& sequence, std::span<std::uint32_t> mask) {
+      return write_mask(sequence, mask);
+    });
     in_flight.push_back(std::move(step));
   }
+}
+
+// If the grammar cannot go on, the mask allows nothing, and the draw fails with its error.
+bool Engine::Impl::write_mask(const Sequence& sequence, std::span<std::uint32_t> mask) {
+  Reply& reply = replies.at(sequence.id);
+  if (!reply.grammar) return false;
+  try {
+    reply.grammar->write_mask(mask);
+  } catch (const Error& error) {
+    reply.grammar_error = error;
+    std::ranges::fill(mask, 0U);
+  }
+  return true;
 }
 
 void Engine::Impl::check_late_step(const StepShape& shape, double seconds) const {
@@ -290,17 +321,18 @@ bool Engine::Impl::accept_one(Sequence& sequence, const GeneratedToken& token) {
     return true;
   }
   const GenerationRequest& request = sequence.request;
+  Reply& reply = replies.at(sequence.id);
   if (std::ranges::find(request.end_ids, token.id) != request.end_ids.end()) {
     finish(sequence, FinishReason::stop);
     return true;
   }
   sequence.tokens.push_back(token.id);
   ++counters.generated_tokens;
-  ReplyText& text = replies.at(sequence.id).text;
+  if (reply.grammar) reply.grammar->accept(token.id);
   GenerationEvent& event = event_of(sequence.id);
   event.tokens.push_back(token);
-  event.text += text.push(token.id);
-  if (text.stopped()) {
+  event.text += reply.text.push(token.id);
+  if (reply.text.stopped() || (reply.grammar && reply.grammar->must_end())) {
     finish(sequence, FinishReason::stop);
   } else if (sequence.drawn() >= request.max_tokens) {
     finish(sequence, FinishReason::length);
@@ -311,6 +343,7 @@ bool Engine::Impl::accept_one(Sequence& sequence, const GeneratedToken& token) {
 }
 
 Error Engine::Impl::error_of(const Sequence& sequence, std::int32_t id) const {
+  if (const auto& error = replies.at(sequence.id).grammar_error) return *error;
   try {
     require(id == kNoToken, "generation: biases and grammar allow no token at position {}",
             sequence.known());
@@ -346,6 +379,16 @@ void Engine::Impl::lose_all(const Error& error) {
   pages.forget_prefixes();
 }
 
+bool Engine::Impl::acquire_adapters(Sequence& sequence) {
+  const std::optional<AdapterSlot> slot = adapters.acquire(sequence.adapters);
+  if (slot) sequence.adapter = *slot;
+  return slot.has_value();
+}
+
+void Engine::Impl::release_adapters(Sequence& sequence) {
+  adapters.release(std::exchange(sequence.adapter, {}));
+}
+
 void Engine::Impl::count() {
   EngineStatistics now = counters;
   now.running = scheduler.running();
@@ -372,6 +415,14 @@ Engine::~Engine() = default;
 
 const EngineConfig& Engine::config() const noexcept { return impl_->config; }
 
+void Engine::add_adapter(const std::string& name, const Adapter& adapter) {
+  impl_->adapters.add(name, adapter);
+}
+
+void Engine::remove_adapter(const std::string& name) { impl_->adapters.remove(name); }
+
+std::vector<std::string> Engine::adapter_names() const { return impl_->adapters.names(); }
+
 RequestId Engine::submit(GenerationRequest request) {
   Impl& impl = *impl_;
   check_request(request, {.vocabulary = impl.model.config().vocabulary,
@@ -380,6 +431,7 @@ RequestId Engine::submit(GenerationRequest request) {
   auto sequence = std::make_unique<Sequence>();
   sequence->request = std::move(request);
   sequence->tokens = sequence->request.prompt;
+  sequence->adapters = impl.adapters.select(sequence->request.adapters);
   std::int64_t& most = sequence->request.max_tokens;
   most = std::min(most, impl.scheduler.longest() - sequence->prompt_tokens());
   const std::lock_guard lock(impl.mutex);

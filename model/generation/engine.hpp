@@ -71,6 +71,7 @@ class Engine {
   void add_adapter(const std::string& name, const Adapter& adapter);
   // Requests that use it go on. Errors: invalid_argument if there is none of that name.
   void remove_adapter(const std::string& name);
+  std::vector<std::string> adapter_names() const;  // sorted; from any thread
 
   // Errors: invalid_argument, naming the field.
   RequestId submit(GenerationRequest request);

@@ -119,7 +119,7 @@ bool Scheduler::plan_decoding(StepPlan& plan, std::int64_t& rows, const Drafting
 }
 
 bool Scheduler::take_prefix_and_pages(Sequence& sequence) {
-  Digest digest = sequence.prefix_seed;
+  Digest digest = sequence.adapters.content;
   std::vector<std::int32_t> pages;
   if (config_.shares_prefixes) {
     const auto most = (sequence.known() - 1) / pages_.page_positions();  // the last is computed

@@ -10,6 +10,7 @@
 
 #include "clora/model/generation/generation_request.hpp"
 #include "clora/runtime/files/digest.hpp"
+#include "model/generation/adapter_slots.hpp"
 
 namespace clora {
 
@@ -20,7 +21,9 @@ struct Sequence {
   std::int64_t pending = 0;               // 0, 1 or 2
   std::int64_t computed = 0;
   std::int64_t cached_tokens = 0;  // of the prompt, when it was first admitted
-  Digest prefix_seed = {};         // of what keys and values depend on besides the tokens
+  // What keys and values depend on besides the tokens, and where it is while the sequence runs.
+  AdapterSelection adapters = {};
+  AdapterSlot adapter = {};
 
   // While it runs: its slot, below the number of sequences, and its pages, of which the first
   // `published` ones can be found by other sequences, under this digest.

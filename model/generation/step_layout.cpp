@@ -120,6 +120,7 @@ StepLayout::StepLayout(const StepPlan& plan, const ShapeRules& rules) {
     paged_.insert(paged_.end(), prompts_.begin(), prompts_.end());
     prompts_.clear();
   }
+  group_by_adapter();
   shape_.paged_rows = rules.rounded(rows_of(paged_));
   if (!prompts_.empty()) {
     shape_.paged_rows = round_up(shape_.paged_rows, rules.paged_alignment);
@@ -138,6 +139,16 @@ StepLayout::StepLayout(const StepPlan& plan, const ShapeRules& rules) {
   }
   shape_.selects = !prompts_.empty() || std::ssize(outputs_) != rows_of(paged_);
   shape_.outputs = shape_.selects ? rules.rounded(std::ssize(outputs_)) : shape_.paged_rows;
+}
+
+// Products are faster if rows with the same adapter are adjacent.
+void StepLayout::group_by_adapter() {
+  for (std::vector<const Chunk*>* chunks : {&paged_, &prompts_}) {
+    std::ranges::stable_sort(*chunks, {}, [](const Chunk* c) { return c->sequence->adapter.slot; });
+    shape_.adapted = shape_.adapted || std::ranges::any_of(*chunks, [](const Chunk* chunk) {
+                       return chunk->sequence->adapter.slot != kNoAdapter;
+                     });
+  }
 }
 
 void StepLayout::add_outputs(const Chunk& chunk, std::int64_t begin) {
@@ -164,11 +175,36 @@ void StepLayout::count_keys() {
   shape_.keys = std::max(kMinKeys, power_of_two_from(keys));
 }
 
+void StepLayout::write_row_groups(const PagedForward::Staged& staged) const {
+  std::vector<RowGroup> groups;
+  const auto add = [&](const std::vector<const Chunk*>& chunks, std::int64_t row) {
+    for (const Chunk* chunk : chunks) {
+      const auto& [slot, rank, scale] = chunk->sequence->adapter;
+      const std::int64_t end = row + chunk->count;
+      const bool joins = !groups.empty() && groups.back().end == row &&
+                         groups.back().adapter == slot && groups.back().scale == scale;
+      if (joins) {
+        groups.back().end = end;
+      } else if (slot != kNoAdapter) {
+        groups.push_back({row, end, slot, rank, scale});
+      }
+      row = end;
+    }
+  };
+  add(paged_, 0);
+  add(prompts_, shape_.paged_rows);
+  const std::vector<std::uint32_t> table = row_group_table(shape_.rows(), groups);
+  const auto words = staged.part(StepInputs::kRowGroups);
+  std::ranges::transform(table, words.begin(),
+                         [](std::uint32_t word) { return static_cast<std::int32_t>(word); });
+}
+
 void StepLayout::fill(const PagedForward::Staged& staged, std::int64_t page_positions) const {
   RowWriter writer(staged, page_positions);
   for (const Chunk* chunk : paged_) writer.write_paged(*chunk);
   writer.begin_prompts(shape_.paged_rows);
   for (const Chunk* chunk : prompts_) writer.write_prompt(*chunk, shape_.keys > 0);
+  if (shape_.adapted) write_row_groups(staged);
   const auto rows = staged.part(StepInputs::kOutputs);
   for (std::size_t i = 0; i < outputs_.size(); ++i) rows[i] = i32(outputs_[i].row);
 }

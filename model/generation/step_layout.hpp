@@ -41,8 +41,10 @@ class StepLayout {
   void fill(const PagedForward::Staged& staged, std::int64_t page_positions) const;
 
  private:
+  void group_by_adapter();
   void add_outputs(const Chunk& chunk, std::int64_t begin);
   void count_keys();
+  void write_row_groups(const PagedForward::Staged& staged) const;
 
   std::vector<const Chunk*> paged_, prompts_;
   StepShape shape_;

@@ -14,8 +14,8 @@
 
 namespace clora {
 
-PagedForward::Recorded::Recorded(Context& context, const StepShape& shape,
-                                 const TableShape& tables, std::shared_ptr<Arena> arena)
+PagedForward::Recorded::Recorded(Context& context, const StepShape& shape, const TableShape& tables,
+                                 std::shared_ptr<Arena> arena)
     : inputs(context, shape, tables),
       batch(context, std::move(arena)),
       staging{PinnedMemory(context, 4 * inputs.staging_words()),
@@ -85,6 +85,8 @@ void PagedForward::record(Recorded& f) {
                       {.rows = f.inputs.rows(),
                        .positions = config_.max_positions,
                        .adapter = config_.adapter,
+                       .stacks = shape.adapted ? config_.stacks : nullptr,
+                       .row_groups = f.inputs.row_groups(),
                        .caches = caches_,
                        .places = f.inputs.places(config_.page_positions)});
   const RecordedModel model(
@@ -94,11 +96,21 @@ void PagedForward::record(Recorded& f) {
        .fused_blocks = [&](const Tensor& x) { return record_fused_blocks(f, recording, x); }});
   if (shape.outputs > 0) model.record_logits(logits(shape.outputs));
   f.batch.seal();
+  if (shape.adapted) f.generation = config_.stacks->generation();
+}
+
+// Whether stacks were allocated for more layers since it was recorded.
+bool PagedForward::is_outdated(const Recorded& f) const {
+  return f.inputs.shape().adapted && f.generation != config_.stacks->generation();
 }
 
 PagedForward::Recorded& PagedForward::forward(const StepShape& shape) {
   const auto found = forwards_.find(shape);
-  if (found != forwards_.end()) return *found->second;
+  if (found != forwards_.end() && !is_outdated(*found->second)) return *found->second;
+  if (found != forwards_.end()) {
+    context_.finish();
+    forwards_.erase(found);
+  }
   const TableShape tables{std::min(shape.paged_rows, config_.sequences), table_pages()};
   auto recorded = std::make_unique<Recorded>(context_, shape, tables, arena_);
   record(*recorded);  // stored only if recording succeeds

@@ -15,18 +15,20 @@
 
 #include "clora/lora/adapter.hpp"
 #include "clora/model/transformer/language_model.hpp"
+#include "model/transformer/adapter_stacks.hpp"
 #include "model/transformer/step_inputs.hpp"
 #include "runtime/memory/pinned_memory.hpp"
 
 namespace clora {
 
 struct PagedForwardConfig {
-  const Adapter* adapter = nullptr;  // of all rows; or null
-  std::int64_t max_positions = 0;    // of one sequence
-  std::int64_t pages = 0;            // of the cache
-  std::int64_t page_positions = 16;  // a power of two
-  std::int64_t sequences = 1;        // of a step, and that have a latest token
-  DType cache_type = DType::f32;     // of keys and values: f32, bf16 or f16
+  const Adapter* adapter = nullptr;       // of all rows; or null
+  const AdapterStacks* stacks = nullptr;  // of rows with adapters of their own; or null
+  std::int64_t max_positions = 0;         // of one sequence
+  std::int64_t pages = 0;                 // of the cache
+  std::int64_t page_positions = 16;       // a power of two
+  std::int64_t sequences = 1;             // of a step, and that have a latest token
+  DType cache_type = DType::f32;          // of keys and values: f32, bf16 or f16
 };
 
 class PagedForward {
@@ -68,6 +70,7 @@ class PagedForward {
 
     StepInputs inputs;
     Batch batch;
+    std::uint64_t generation = 0;  // of the stacks
     Tensor grid_barrier;  // of a step in one launch (ops/decode/decode_layers.hpp), else empty
     std::array<PinnedMemory, 2> staging;  // alternating: one upload may still be in progress
     std::array<Fence, 2> uploads;
@@ -78,6 +81,7 @@ class PagedForward {
 
   void allocate_caches();
   Recorded& forward(const StepShape& shape);
+  bool is_outdated(const Recorded& f) const;
   void record(Recorded& f);
   // Records all blocks of one row in one launch, or in few per block, if the device and the model
   // allow it; x becomes their output.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "clora/ops/gemm/epilogue.hpp"
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {
@@ -10,8 +11,9 @@ StepInputs::StepInputs(Context& context, const StepShape& shape, const TableShap
     : shape_(shape), tables_(tables) {
   const std::int64_t T = shape.rows(), paged = shape.paged_rows, prompt = shape.prompt_rows;
   const std::int64_t of_tables = paged > 0 ? tables.sequences * tables.pages : 0;
-  for (const std::int64_t size :
-       {T, T, T, T, paged, paged, paged, prompt, prompt, shape.keys, shape.outputs, of_tables}) {
+  const std::int64_t of_groups = shape.adapted ? T * kRowGroupWords : 0;
+  for (const std::int64_t size : {T, T, T, T, paged, paged, paged, prompt, prompt, shape.keys,
+                                  shape.outputs, of_tables, of_groups}) {
     begins_.push_back(words_);
     sizes_.push_back(static_cast<std::size_t>(size));
     words_ += round_up(sizes_.back(), context.device().base_alignment_bytes / 4);
@@ -39,6 +41,12 @@ void StepInputs::clear(std::span<std::int32_t> staging) const {
 
 Fence StepInputs::upload(Context& context, std::span<const std::int32_t> staging) const {
   return context.write_async(buffer_, std::as_bytes(staging));
+}
+
+Tensor StepInputs::row_groups() const {
+  const Tensor words = part(kRowGroups);
+  if (words.empty()) return {};
+  return words.slice(0, {shape_.rows(), kRowGroupWords}, DType::u32);
 }
 
 RowInputs StepInputs::rows() const {

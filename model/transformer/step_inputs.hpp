@@ -9,6 +9,7 @@
 //   prompt_first, prompt_last [prompt rows]
 //   gathered [keys], outputs [outputs]     rows of the cache; rows whose logits are computed, or -1
 //   tables [sequences, pages]
+//   row_groups [T, 4]                      adapters of rows (ops/gemm/epilogue.hpp), if any has one
 #pragma once
 
 #include <compare>
@@ -28,7 +29,8 @@ struct StepShape {
   std::int64_t prompt_rows = 0;
   std::int64_t keys = 0;  // gathered for the rows of prompts; 0: these rows' own
   std::int64_t outputs = 0;
-  bool selects = true;  // false: row i is output i
+  bool selects = true;   // false: row i is output i
+  bool adapted = false;  // rows have adapters of their own
 
   std::int64_t rows() const { return paged_rows + prompt_rows; }
   auto operator<=>(const StepShape&) const = default;
@@ -56,6 +58,7 @@ class StepInputs {
     kGathered,
     kOutputs,
     kTables,
+    kRowGroups,
     kParts
   };
   // On the device; empty if it has no elements.
@@ -73,6 +76,8 @@ class StepInputs {
   Fence upload(Context& context, std::span<const std::int32_t> staging) const;
 
   RowInputs rows() const;
+  // RecordingOptions::row_groups; empty if the shape is not adapted.
+  Tensor row_groups() const;
   CachePlaces places(std::int64_t page_positions) const;
 
  private:

@@ -63,6 +63,8 @@ void test_layers(SelfTest& test, TestedProgram program, bool full) {
   DecodeLayers decode{.layers = {},
                       .position = test.input({1}, std::vector<std::int32_t>{34}),
                       .last = test.input({1}, std::vector<std::int32_t>{34}),
+                      .slot = {},
+                      .pages = {},
                       .heads = H,
                       .epsilon = 1e-5F,
                       .scale = is_capped ? 1.0F : 0.25F,

@@ -9,9 +9,11 @@ namespace clora {
 PinnedBytes::PinnedBytes(cl_context context, cl_command_queue queue, std::size_t bytes)
     : queue_(queue) {
   cl_int status = CL_SUCCESS;
-  mem_ =
-      clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, nullptr, &status);
   void* data = nullptr;
+  if (context != nullptr) {
+    mem_ =
+        clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, nullptr, &status);
+  }
   if (mem_ != nullptr) {
     data = clEnqueueMapBuffer(queue, mem_, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, bytes, 0,
                               nullptr, nullptr, &status);
@@ -31,6 +33,7 @@ PinnedBytes::~PinnedBytes() {
 }
 
 PinnedMemory::PinnedMemory(Context& context, std::size_t bytes)
-    : held_(context, context.opencl_context(), context.opencl_queue(), bytes) {}
+    : held_(context, context.device().kind == DeviceKind::gpu ? context.opencl_context() : nullptr,
+            context.opencl_queue(), bytes) {}
 
 }  // namespace clora

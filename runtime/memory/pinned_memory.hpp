@@ -1,6 +1,6 @@
 // PinnedMemory: a small amount of host memory that a GPU accesses directly. Transfers between it
 // and tensors (Context::write_async, read_async) do not block the caller. For other host memory the
-// driver makes an extra copy and waits for it.
+// driver makes an extra copy and waits for it. For other devices than GPUs it is plain memory.
 // Threads: those of its Context, which it must not outlive.
 #pragma once
 
@@ -14,7 +14,7 @@
 namespace clora {
 
 // A buffer of the driver, mapped as long as this object lives; plain memory if the driver provides
-// none. REQUIRES: nothing uses it when it is destroyed.
+// none, or if context is null. REQUIRES: nothing uses it when it is destroyed.
 class PinnedBytes {
  public:
   PinnedBytes(cl_context context, cl_command_queue queue, std::size_t bytes);
@@ -26,7 +26,7 @@ class PinnedBytes {
 
  private:
   cl_command_queue queue_;
-  cl_mem mem_;  // owned
+  cl_mem mem_ = nullptr;  // owned
   std::vector<std::byte> plain_;
   std::span<std::byte> bytes_;
 };

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <numeric>
 #include <string>
 
 #include "model/transformer/recorded_model.hpp"
@@ -17,7 +18,7 @@
 namespace clora {
 namespace {
 
-constexpr std::int64_t kPositions = 40;
+constexpr std::int64_t kPositions = 48;
 
 enum class Form { sub_layers, unfused, few_launches };
 
@@ -46,7 +47,15 @@ class Row {
     options_ = {.rows = {integer(20), integer(0), integer(20)},
                 .positions = kPositions,
                 .adapter = adapter,
-                .caches = caches_};
+                .caches = caches_,
+                .places = {.slots = integer(20),
+                           .paged_rows = 1,
+                           .pages = {.tables = in_order(model.context()),
+                                     .table_of = integer(0),
+                                     .positions = kPagePositions},
+                           .gathered = {},
+                           .first = {},
+                           .last = {}}};
   }
 
   std::variant<DecodeLayers, std::string> form() {
@@ -76,6 +85,14 @@ class Row {
   }
 
  private:
+  static constexpr std::int64_t kPagePositions = 16;
+  // The page table of a cache whose rows are the positions.
+  static Tensor in_order(Context& context) {
+    std::vector<std::int32_t> table(kPositions / kPagePositions);
+    std::iota(table.begin(), table.end(), 0);
+    return test::upload(context, {1, kPositions / kPagePositions}, table);
+  }
+
   LanguageModel& model_;
   Batch batch_;
   std::vector<CacheTensors> caches_;

@@ -80,6 +80,12 @@ TEST(GrammarNumbers, HaveOneBoundOrFractionsOrExponents) {
   EXPECT_TRUE(accepts(integers, "2"));
   EXPECT_FALSE(accepts(integers, "0"));
   EXPECT_FALSE(accepts(integers, "3"));
+  for (const int low : {-2, 0, 7}) {
+    const auto above = schema_grammar(R"({"type":"integer","exclusiveMinimum":)" +
+                                      std::to_string(low) + R"(,"exclusiveMaximum":9})");
+    for (int value = -4; value < 12; ++value)
+      EXPECT_EQ(accepts(above, std::to_string(value)), low < value && value < 9) << low << value;
+  }
 }
 
 TEST(GrammarNumbers, ReachTheLimitsOf64Bits) {

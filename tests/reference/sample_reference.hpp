@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
@@ -43,11 +42,13 @@ constexpr double kExcluded = -std::numeric_limits<double>::infinity();
 
 // Ids by rank: larger values first, lower ids first among equals. Without excluded ones.
 inline std::vector<std::size_t> ranking(std::span<const double> values) {
-  std::vector<std::size_t> order(values.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::erase_if(order, [&](std::size_t v) { return values[v] == kExcluded; });
-  std::ranges::stable_sort(order,
-                           [&](std::size_t a, std::size_t b) { return values[a] > values[b]; });
+  std::vector<std::pair<double, std::size_t>> keys;
+  for (std::size_t v = 0; v < values.size(); ++v) {
+    if (values[v] != kExcluded) keys.emplace_back(-values[v], v);
+  }
+  std::ranges::sort(keys);
+  std::vector<std::size_t> order;
+  for (const auto& key : keys) order.push_back(key.second);
   return order;
 }
 
@@ -159,9 +160,9 @@ inline Draw drawn(std::span<const double> p, double u) {
 inline Draw sample(std::span<const float> logits, const SampleSettings& settings,
                    const SampleRowState& state = {}) {
   const auto z = changed_logits(logits, settings, state);
-  const auto order = ranking(z);
-  if (order.empty()) return {kNothingAllowed, 1};
-  if (settings.temperature <= 0) return {static_cast<std::int32_t>(order[0]), 1};
+  const auto first = std::ranges::max_element(z);  // the first of equals
+  if (*first == kExcluded) return {kNothingAllowed, 1};
+  if (settings.temperature <= 0) return {static_cast<std::int32_t>(first - z.begin()), 1};
   return drawn(probabilities(z, settings), uniform_of(settings));
 }
 

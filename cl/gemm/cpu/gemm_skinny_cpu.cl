@@ -35,6 +35,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny(
       const uint count = min(M - m0, 4u);
       __global const float* rows = x + (size_t)m0 * K;
       float sums[4][ROWS_AT_ONCE];
+      fetch_low_rank(u, row_groups, problem, m0, count, n0);
       for (uint j = 0; j < width; ++j) {
         __global const uchar* row = weight_row(w, n0 + j, K);
         if (count == 4) {

@@ -93,6 +93,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny_int8(
       for (uint i0 = 0; i0 < held;) {
         const uint count = held - i0 >= MOST_ROWS ? MOST_ROWS : 1;
         float16 sums[MOST_ROWS];
+        fetch_low_rank(u, row_groups, problem, m_held + i0, count, n);
 #if MOST_ROWS == 4
         if (count == 4) packed_dot_4(sums, panel, scratch + i0 * row_bytes, K, row_bytes);
 #endif

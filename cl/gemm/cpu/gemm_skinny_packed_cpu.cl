@@ -36,6 +36,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny_packed(
       const uint count = min(M - m0, 4u);
       __global const float* rows = x + (size_t)m0 * K;
       float sums[4 * PACKED_ROWS];
+      fetch_low_rank(u, row_groups, problem, m0, count, n0);
       if (count == 4) {
         dot_panel_4(panel, rows, rows + K, rows + 2 * (size_t)K, rows + 3 * (size_t)K, K, sums);
       } else {
