@@ -72,6 +72,7 @@ def files(tmp_path_factory):
 def clora_server(folder, *options):
     """clora serve; it must end cleanly after SIGTERM."""
     command = [BINARIES / "tools/clora", "serve", "--json", "--port", "0", "--name", "base",
+               "--precision", "f32",
                "--model", folder / "model", "--adapter", f"one={folder}/first",
                "--adapter", f"two={folder}/second", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
