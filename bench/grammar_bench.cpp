@@ -46,12 +46,11 @@ std::string word_of(std::mt19937& random) {
 // parts of characters.
 std::string token_of(std::mt19937& random) {
   constexpr const char* kMarks[] = {"\"", ",", ":", "}", "]", "{", "(", ".", "\\", "=", "\n", " "};
-  const std::uint32_t kind = random() % 100;
+  const auto kind = static_cast<std::uint32_t>(random() % 100);
   std::string text = kind < 60 ? " " + word_of(random) : word_of(random);
   if (kind >= 85 && kind < 95) {
     text.clear();
-    for (std::uint32_t n = 2 + random() % 5; n > 0; --n)
-      text += kMarks[random() % std::size(kMarks)];
+    for (auto n = 2 + random() % 5; n > 0; --n) text += kMarks[random() % std::size(kMarks)];
   }
   if (kind >= 95) text = std::to_string(random() % 1'000'000);
   if (kind == 84) text.pop_back();

@@ -10,6 +10,7 @@
 #include <iostream>
 
 #include "bench/support/demo_model.hpp"
+#include "bench/support/loaded_model.hpp"
 #include "bench/support/name.hpp"
 #include "bench/support/prepared.hpp"
 #include "bench/support/session.hpp"
@@ -44,35 +45,6 @@ PackedRows random_rows(std::size_t batch, std::size_t length, std::int64_t vocab
   const std::vector<Record> records(batch, record);
   return pack_rows(std::span<const Record>(records), batch * length);
 }
-
-struct LoadedModel {
-  LoadedModel(Arithmetic of, const std::filesystem::path& path)
-      : arithmetic(of),
-        begin(Clock::now()),
-        context(config(of)),
-        files(WeightFiles::open(path)),
-        model(context, files),
-        load_seconds(seconds_since(begin)) {}
-  static ContextConfig config(Arithmetic arithmetic) {
-    ContextConfig c = config_for(arithmetic);
-    c.profile = wants_profile();
-    return c;
-  }
-  // Prints the profile of work().
-  void print_profile(const std::function<void()>& work) {
-    if (!wants_profile()) return;
-    context.profiler().clear();
-    work();
-    std::cerr << context.profiler().table(ProfileBy::op, peaks_for(arithmetic));
-    context.profiler().clear();
-  }
-  Arithmetic arithmetic;
-  Clock::time_point begin;
-  Context context;
-  WeightFiles files;
-  LanguageModel model;
-  double load_seconds;
-};
 
 struct Job {
   std::int64_t batch = 0;
