@@ -16,13 +16,13 @@
 // Work    sample_peaks: a group of GROUP items for each of the PARTS parts of a row; item i owns
 //         ids i, i + GROUP, ... of the part. sample: a group for each row
 // Local   sample_peaks: 2 GROUP words; sample: 24 KiB of bins
-// Cost    greedy: V reads; changed rows: 3 V reads and 2 V writes; else 2 V reads more (with
-//         typical 4 V), and up to 6 passes per filter over the tokens that the first did not exclude
+// Cost    greedy: V reads; changed rows: 3 V reads and 2 V writes; a draw: 2 V reads more (with
+//         typical 4 V), and up to 6 passes per filter over the tokens that the first pass left
 // Numerics  d = max z - z is rounded to f32 before tokens are ranked. Masses are integers, so the
 //         result does not depend on GROUP, PARTS, or the order of items.
 //! clc: build GROUP=64 AT_ONCE=1
 //! clc: build GROUP=512 AT_ONCE=8
-//! clc: budget on gfx90a registers<=112 spills<=16
+//! clc: budget on gfx90a registers<=112 spills<=24
 #if !defined GROUP || !defined AT_ONCE
 #error "GROUP: work-items of a group, a power of two; AT_ONCE: loads of an item in flight"
 #endif
@@ -92,7 +92,8 @@ Peak group_peak(Peak best, __local int2* scratch) {
       if (ranks_before(other, mine)) scratch[item] = scratch[item + half_size];
     }
   }
-  return (Peak){as_float(scratch[0].x), scratch[0].y};  // only item 0 may use it
+  barrier(CLK_LOCAL_MEM_FENCE);  // scratch[0] is the peak
+  return (Peak){as_float(scratch[0].x), scratch[0].y};
 }
 
 // peaks[row, part] = the largest changed logit of the part. Writes `changed` if the row's settings
@@ -153,7 +154,7 @@ bool visit(Bins bins, Search s, float temperature, float d, int id) {
   if (!kept || code >= s.high) return false;
   if (code >= s.low) {
     const float amount = s.stage == MOMENT ? w * x : w;
-    add_to_bin(bins, bin_of(s, code), counts_tokens(s.stage), (long)(amount * MASS_ONE));
+    add_to_bin(bins, s, code, (long)(amount * MASS_ONE));
   }
   return true;
 }

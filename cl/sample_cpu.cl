@@ -29,8 +29,8 @@
 
 // The 16 values from v on; lanes beyond the vocabulary are `fill`.
 float16 load16_row(__global const float* values, int v, int vocabulary, float fill) {
-  return v + 16 <= vocabulary ? vload16(0, values + v)
-                              : load16_tail(values + v, vocabulary - v, fill);
+  if (v + 16 <= vocabulary) return vload16(0, values + v);
+  return load16_tail(values + v, vocabulary - v, fill);
 }
 
 void store16_row(float16 x, __global float* values, int v, int vocabulary) {
@@ -62,8 +62,7 @@ float16 penalised16(float16 z, uint16 count, SampleSettings s) {
 }
 
 uint16 load16_counts(__global const uint* counts, int v, int vocabulary) {
-  const float16 bits = load16_row((__global const float*)counts, v, vocabulary, 0.0f);
-  return as_uint16(bits);
+  return as_uint16(load16_row((__global const float*)counts, v, vocabulary, 0.0f));
 }
 
 // 16 lanes of the mask from token v on, a multiple of 16.
@@ -131,7 +130,7 @@ Peak row_peak(__global const float* values, int vocabulary, bool changed) {
 // The bins of a pass, and the list of tokens.
 typedef struct {
   long amounts[BINS];
-  int counts[BINS];
+  long counts[BINS];
 } Bins;
 
 typedef struct {
@@ -142,20 +141,16 @@ typedef struct {
   int listed;
   bool lists;
 } Row;
-
 // Whether a token of these is still kept as far as d says, and not after the searched range.
 bool any_within_reach(const Search* s, float16 d) {
-  const bool by_rank = s->stage == TOP_K || s->stage == TOP_P || s->stage == LARGEST;
-  const long end = by_rank ? min(s->rank_end, s->high) : s->rank_end;
+  const long end = is_by_rank(s->stage) ? min(s->rank_end, s->high) : s->rank_end;
   return any16(as_int16(d) <= (int)(end >> 32));
 }
 
 long16 code16_in_stage(const Search* s, float16 d, float16 x, int16 ids) {
   const long16 id = TO_LONG16(ids);
   if (s->stage == TYPICAL) return TO_LONG16(as_int16(fabs(x - s->mean))) << 32 | id;
-  if (s->stage == TOP_K || s->stage == TOP_P || s->stage == LARGEST) {
-    return TO_LONG16(as_int16(d)) << 32 | id;
-  }
+  if (is_by_rank(s->stage)) return TO_LONG16(as_int16(d)) << 32 | id;
   return (id & (BINS - 1)) << s->id_bits | id >> BIN_BITS;
 }
 
@@ -169,6 +164,12 @@ long16 kept16(const Search* s, float16 d, float16 x, float16 w, int16 ids) {
   return kept;
 }
 
+void list_lanes(Row* row, int16 ids, long16 lanes) {
+  for (int lane = 0; lane < 16; ++lane) {
+    if (((const long*)&lanes)[lane] != 0) row->list[row->listed++] = ((const int*)&ids)[lane];
+  }
+}
+
 // Adds the first `count` of 16 tokens, with logits z, to the bins and to the list.
 void visit16(Bins* bins, const Search* s, Row* row, float16 z, int16 ids, int count) {
   const float16 d = fabs(row->max_z - z);  // distance_below()
@@ -178,16 +179,20 @@ void visit16(Bins* bins, const Search* s, Row* row, float16 z, int16 ids, int co
   const long16 code = code16_in_stage(s, d, x, ids);
   const long16 later = kept16(s, d, x, w, ids) & (code < s->high) & TO_LONG16(LANES < count);
   const long16 searched = later & (code >= s->low);
+  if (row->lists) list_lanes(row, ids, later);
   const long16 place = code < s->base ? (long16)(0) : (code - s->base) >> s->shift;
-  const float16 amount = (s->stage == MOMENT ? w * x : w) * MASS_ONE;
-  const long16 amounts = searched & TO_LONG16(amount);
-  const long16 tokens = searched & 1;
-  for (int lane = 0; lane < 16; ++lane) {
-    const int bin = (int)min(((const long*)&place)[lane], (long)(BINS - 1));
-    bins->amounts[bin] += ((const long*)&amounts)[lane];
-    bins->counts[bin] += (int)((const long*)&tokens)[lane];
-    if (row->lists && ((const long*)&later)[lane] != 0) {
-      row->list[row->listed++] = ((const int*)&ids)[lane];
+  const long16 bin = place < BINS ? place : (long16)(BINS - 1);
+  if (adds_counts(*s)) {
+    const long16 tokens = searched & 1;
+    for (int lane = 0; lane < 16; ++lane) {
+      bins->counts[((const long*)&bin)[lane]] += ((const long*)&tokens)[lane];
+    }
+  }
+  if (adds_amounts(*s)) {
+    const float16 amount = (s->stage == MOMENT ? w * x : w) * MASS_ONE;
+    const long16 amounts = searched & TO_LONG16(amount);
+    for (int lane = 0; lane < 16; ++lane) {
+      bins->amounts[((const long*)&bin)[lane]] += ((const long*)&amounts)[lane];
     }
   }
 }
@@ -283,7 +288,8 @@ CPU_KERNEL sample(__global int* tokens, __global int* latest, __global uint* cou
   int token = peak.id;
   if (token >= 0 && settings.temperature > 0.0f) {
     const uint2 random = philox2x32((uint2)(settings.step, 0u), settings.seed);
-    const Row searched = {z, peak.value, settings.temperature, list + (long)row * vocabulary, 0, false};
+    list += (long)row * vocabulary;
+    const Row searched = {z, peak.value, settings.temperature, list, 0, false};
     token = draw(searched, settings, uniform_of(random.x), vocabulary);
   }
   tokens[row] = token;

@@ -75,7 +75,7 @@ __kernel void sample_logprobs(__global float* logprob, __global int* top_ids,
       const int id = search.listed ? list[i] : i;
       const long code = rank_code(distance_below(max_z, z[id]), id);
       if (!isfinite(z[id]) || code >= search.high) continue;
-      if (code >= search.low) add_to_bin(bins, bin_of(search, code), true, 0);
+      if (code >= search.low) add_to_bin(bins, search, code, 0);
       if (lists) list[atomic_inc(&listed)] = id;
     }
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);  // the bins and the list are complete
@@ -88,7 +88,8 @@ __kernel void sample_logprobs(__global float* logprob, __global int* top_ids,
   }
   for (int i = item; i < (wanted > 0 ? search.size : 0); i += GROUP) {
     const int id = search.listed ? list[i] : i;
-    if (!isfinite(z[id]) || rank_code(distance_below(max_z, z[id]), id) >= search.rank_end) continue;
+    const long code = rank_code(distance_below(max_z, z[id]), id);
+    if (!isfinite(z[id]) || code >= search.rank_end) continue;
     const int place = atomic_inc(&found);
     values[place] = z[id];
     ids[place] = id;

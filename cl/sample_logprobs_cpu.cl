@@ -5,12 +5,12 @@
 //
 // Shapes  logprob, tokens [N], logits [N, V], top_ids, top_logprobs [N, K]
 // Types   logits, log-probabilities f32; tokens, top_ids i32
-// Work    a group of one item for each row; the K likeliest of the ids so far are kept in order, and
-//         16 logits are first compared with the last of them
+// Work    a group of one item for each row; the K likeliest of the ids so far are kept in order,
+//         and 16 logits are first compared with the last of them
 // Local   none
 // Cost    2 V reads; with K > 0 V reads more and about K log(V / K) insertions
-// Numerics  as sample_logprobs.cl, but the logits themselves are compared. The list of a row with a NaN,
-//         whose log-probabilities are all NaN, may lack tokens.
+// Numerics  as sample_logprobs.cl, but the logits themselves are compared. The list of a row with a
+//         NaN, whose log-probabilities are all NaN, may lack tokens.
 //! clc: build on cpu: MAX_TOP=32
 #ifndef MAX_TOP
 #error "MAX_TOP: the most alternatives of a row"

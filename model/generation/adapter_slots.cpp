@@ -6,6 +6,7 @@
 
 #include "lora/finite_values.hpp"
 #include "runtime/fail.hpp"
+#include "runtime/memory/half.hpp"
 
 namespace clora {
 namespace {
@@ -20,15 +21,18 @@ void add_value(DigestStream& digest, const T& value) {
   digest.add(std::as_bytes(std::span(&value, 1)));
 }
 
-std::span<const float> matrix(const HostAdapter& adapter, std::size_t offset,
-                              std::int64_t elements) {
-  return std::span(adapter.parameters).subspan(offset, static_cast<std::size_t>(elements));
+// The elements of a module's a, or of its bt, among those of the adapter.
+template <class T>
+std::span<const T> a_of(const std::vector<T>& values, const AdapterModule& module) {
+  if (values.empty()) return {};
+  const auto count = static_cast<std::size_t>(module.rank * module.site.inputs);
+  return std::span(values).subspan(module.a_offset, count);
 }
-std::span<const float> a_of(const HostAdapter& adapter, const AdapterModule& module) {
-  return matrix(adapter, module.a_offset, module.rank * module.site.inputs);
-}
-std::span<const float> bt_of(const HostAdapter& adapter, const AdapterModule& module) {
-  return matrix(adapter, module.bt_offset, module.rank * module.site.outputs);
+template <class T>
+std::span<const T> bt_of(const std::vector<T>& values, const AdapterModule& module) {
+  if (values.empty()) return {};
+  const auto count = static_cast<std::size_t>(module.rank * module.site.outputs);
+  return std::span(values).subspan(module.bt_offset, count);
 }
 
 Digest digest_of(const HostAdapter& adapter) {
@@ -37,25 +41,41 @@ Digest digest_of(const HostAdapter& adapter) {
     add_value(digest, module.site.path.size());
     digest.add(std::as_bytes(std::span(module.site.path)));
     add_value(digest, module.rank);
-    add_value(digest, module.scale);
-    digest.add(std::as_bytes(a_of(adapter, module)));
-    digest.add(std::as_bytes(bt_of(adapter, module)));
+    digest.add(std::as_bytes(a_of(adapter.parameters, module)));
+    digest.add(std::as_bytes(bt_of(adapter.parameters, module)));
   }
   return digest.digest();
 }
 
-// Whether no element of a slot can become infinite, whatever the factor of a request.
+// Checks that no element of a slot can become infinite, whatever the factor of a request.
 void require_values(const std::string& name, const HostAdapter& adapter) {
-  const auto are_small = [](std::span<const float> values, float factor) {
-    return all_finite(values) && std::ranges::all_of(values, [&](float value) {
-             return std::abs(factor * value) <= kMaxValue;
-           });
+  const auto are_small = [](std::span<const float> values) {
+    return all_finite(values) &&
+           std::ranges::all_of(values, [](float value) { return std::abs(value) <= kMaxValue; });
   };
   for (const AdapterModule& module : adapter.modules) {
-    require(are_small(a_of(adapter, module), 1) && are_small(bt_of(adapter, module), module.scale),
-            "adapter '{}': values must be finite and at most {}, those of '{}' are not", name,
-            kMaxValue, module.site.path);
+    require(
+        are_small(a_of(adapter.parameters, module)) && are_small(bt_of(adapter.parameters, module)),
+        "adapter '{}': values, multiplied with the adapter's scale, must be finite and at most "
+        "{}, those of '{}' are not",
+        name, kMaxValue, module.site.path);
   }
+}
+
+// Multiplies the bt of all modules with scale_of(module), and casts the result if products read it.
+template <class ScaleOf>
+void apply_scales(HostAdapter& adapter, bool casts, ScaleOf scale_of) {
+  for (AdapterModule& module : adapter.modules) {
+    const auto count = static_cast<std::size_t>(module.rank * module.site.outputs);
+    const float scale = scale_of(module);
+    for (float& value : std::span(adapter.parameters).subspan(module.bt_offset, count)) {
+      value *= scale;
+    }
+    module.scale = 1;
+  }
+  if (!casts) return;
+  adapter.parameters_bf16.resize(adapter.parameters.size());
+  std::ranges::transform(adapter.parameters, adapter.parameters_bf16.begin(), float_to_bf16);
 }
 
 HostAdapter copy_of(const Adapter& adapter) {
@@ -63,8 +83,31 @@ HostAdapter copy_of(const Adapter& adapter) {
                    .parameters = adapter.context().read<float>(adapter.parameters())};
   std::ranges::sort(copy.modules, {}, [](const AdapterModule& m) { return m.site.path; });
   for (const AdapterModule& module : copy.modules) copy.rank = std::max(copy.rank, module.rank);
+  apply_scales(copy, reads_bf16_adapter(adapter.context()),
+               [](const AdapterModule& module) { return module.scale; });
   copy.digest = digest_of(copy);
   return copy;
+}
+
+// The part with its factor in bt; itself if that is 1.
+std::shared_ptr<const HostAdapter> scaled(const AdapterSelection::Part& part) {
+  if (part.scale == 1) return part.adapter;
+  auto copy = std::make_shared<HostAdapter>(*part.adapter);
+  apply_scales(*copy, !copy->parameters_bf16.empty(),
+               [&](const AdapterModule&) { return part.scale; });
+  return copy;
+}
+
+// What an adapter has in one layer.
+StackedFactors factors_of(const HostAdapter& adapter, std::string_view path) {
+  StackedFactors factors{.rank = adapter.rank};
+  const AdapterModule* module = adapter.find(path);
+  if (module == nullptr) return factors;
+  factors.a = a_of(adapter.parameters, *module);
+  factors.bt = bt_of(adapter.parameters, *module);
+  factors.a_bf16 = a_of(adapter.parameters_bf16, *module);
+  factors.bt_bf16 = bt_of(adapter.parameters_bf16, *module);
+  return factors;
 }
 
 // Whether a model has experts with a layer of that path.
@@ -96,19 +139,6 @@ Digest content_of(std::span<const AdapterSelection::Part> parts) {
 Digest matrices_of(const AdapterSelection& selection) {
   const auto& parts = selection.parts;
   return parts.size() == 1 ? parts.front().adapter->digest : selection.content;
-}
-
-// Appends the matrices of a part for one layer, with zeros up to the part's rank.
-void append(StackedFactors& factors, const HostAdapter& adapter, const AdapterModule& module,
-            float scale) {
-  const auto append_rows = [&](std::vector<float>& to, std::span<const float> rows,
-                               std::int64_t width, float factor) {
-    const std::size_t end = to.size() + static_cast<std::size_t>(adapter.rank * width);
-    for (const float value : rows) to.push_back(factor * value);
-    to.resize(end);
-  };
-  append_rows(factors.a, a_of(adapter, module), module.site.inputs, 1);
-  append_rows(factors.bt, bt_of(adapter, module), module.site.outputs, scale * module.scale);
 }
 
 }  // namespace
@@ -241,13 +271,13 @@ void AdapterSlots::release(const AdapterSlot& slot) {
 
 void AdapterSlots::upload(std::int64_t slot, const AdapterSelection& selection) {
   ++uploads_;
-  const bool is_one = selection.parts.size() == 1;
-  stacks_->write(slot, selection.rank(), [&](std::string_view path) {
-    StackedFactors factors;
-    for (const auto& [adapter, scale] : selection.parts) {
-      const AdapterModule* module = adapter->find(path);
-      if (module != nullptr) append(factors, *adapter, *module, is_one ? 1 : scale);
-    }
+  std::vector<std::shared_ptr<const HostAdapter>> parts;
+  for (const AdapterSelection::Part& part : selection.parts) {
+    parts.push_back(selection.parts.size() == 1 ? part.adapter : scaled(part));
+  }
+  stacks_->write(slot, [&](std::string_view path) {
+    std::vector<StackedFactors> factors;
+    for (const auto& part : parts) factors.push_back(factors_of(*part, path));
     return factors;
   });
 }

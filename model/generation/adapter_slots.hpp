@@ -34,12 +34,14 @@ struct AdapterSlotsConfig {
   const Adapter* base_adapter = nullptr;
 };
 
-// Contents of an adapter that do not change.
+// Contents of an adapter that do not change, as the stacks take them.
 struct HostAdapter {
-  std::vector<AdapterModule> modules;  // sorted by path
-  std::vector<float> parameters;       // as Adapter::parameters()
-  std::int64_t rank = 0;               // the largest of a module
-  Digest digest = {};                  // of paths, ranks, scales and matrices
+  std::vector<AdapterModule> modules;  // sorted by path; of scale 1
+  // As Adapter::parameters(), but each bt is multiplied with its module's scale.
+  std::vector<float> parameters;
+  std::vector<std::uint16_t> parameters_bf16 = {};  // the same, if reads_bf16_adapter()
+  std::int64_t rank = 0;                            // the largest of a module
+  Digest digest = {};                               // of paths, ranks and matrices
 
   const AdapterModule* find(std::string_view path) const;
 };

@@ -334,7 +334,7 @@ bool Engine::Impl::accept_one(Sequence& sequence, const GeneratedToken& token) {
   event.text += reply.text.push(token.id);
   if (reply.text.stopped() || (reply.grammar && reply.grammar->must_end())) {
     finish(sequence, FinishReason::stop);
-  } else if (sequence.drawn() >= request.max_tokens) {
+  } else if (sequence.known() - sequence.prompt_tokens() >= request.max_tokens) {
     finish(sequence, FinishReason::length);
   } else {
     return false;

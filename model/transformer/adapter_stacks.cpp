@@ -1,21 +1,8 @@
 #include "model/transformer/adapter_stacks.hpp"
 
-#include <algorithm>
-
 #include "runtime/fail.hpp"
-#include "runtime/memory/half.hpp"
 
 namespace clora {
-namespace {
-
-std::vector<std::uint16_t> as_bf16(std::span<const float> values) {
-  std::vector<std::uint16_t> halves(values.size());
-  std::ranges::transform(values, halves.begin(), float_to_bf16);
-  return halves;
-}
-
-}  // namespace
-
 AdapterStacks::AdapterStacks(LanguageModel& model, std::int64_t slots, std::int64_t max_rank)
     : model_(model),
       slots_(slots),
@@ -69,33 +56,37 @@ void AdapterStacks::add_layer(const std::string& path, const Shape& w) {
   stacks_.emplace(path, std::move(stack));
 }
 
-void AdapterStacks::write(std::int64_t slot, std::int64_t rank, const FactorsOf& factors_of) {
-  require(slot >= 0 && slot < slots_ && rank >= 1 && rank <= max_rank_,
-          "adapter stacks: slot and rank must be below {} and from 1 to {}, got {} and {}", slots_,
-          max_rank_, slot, rank);
+void AdapterStacks::write(std::int64_t slot, const FactorsOf& factors_of) {
+  require(slot >= 0 && slot < slots_, "adapter stacks: slot {} of {} does not exist", slot, slots_);
   for (const auto& [path, stack] : stacks_) {
-    StackedFactors factors = factors_of(path);
-    write(stack.a, stack.a_bf16, slot, rank, std::move(factors.a));
-    write(stack.bt, stack.bt_bf16, slot, rank, std::move(factors.bt));
+    std::int64_t ranks = 0;
+    for (const StackedFactors& of : factors_of(path)) {
+      require(of.rank >= 0 && ranks + of.rank <= max_rank_,
+              "adapter stacks: a slot has {} ranks, got {} for '{}'", max_rank_, ranks + of.rank,
+              path);
+      const std::int64_t row = slot * max_rank_ + ranks;
+      write_rows(stack.a, row, of.rank, std::as_bytes(of.a));
+      write_rows(stack.bt, row, of.rank, std::as_bytes(of.bt));
+      if (has_copies_) write_rows(stack.a_bf16, row, of.rank, std::as_bytes(of.a_bf16));
+      if (has_copies_) write_rows(stack.bt_bf16, row, of.rank, std::as_bytes(of.bt_bf16));
+      ranks += of.rank;
+    }
   }
 }
 
-// rows: the first ones of the slot; zeros follow, up to `rank`.
-void AdapterStacks::write(const Tensor& stack, const Tensor& copy, std::int64_t slot,
-                          std::int64_t rank, std::vector<float> rows) {
+void AdapterStacks::write_rows(const Tensor& stack, std::int64_t row, std::int64_t rank,
+                               std::span<const std::byte> rows) {
   const std::int64_t width = stack.shape()[2];
-  const auto elements = static_cast<std::size_t>(rank * width);
-  require(rows.size() <= elements, "adapter stacks: {} ranks of {} elements at most, got {} in all",
-          rank, width, rows.size());
-  rows.resize(elements);
-  Context& context = model_.context();
-  const auto slot_of = [&](const Tensor& t) {
-    return t.reshape({slots_ * max_rank_, width}).rows(slot * max_rank_, rank);
-  };
-  context.write(slot_of(stack), std::as_bytes(std::span(rows)));
-  if (copy.empty()) return;
-  const std::vector<std::uint16_t> halves = as_bf16(rows);
-  context.write(slot_of(copy), std::as_bytes(std::span(halves)));
+  const std::size_t row_bytes = clora::bytes_of(stack.type(), static_cast<std::size_t>(width));
+  const auto count = static_cast<std::int64_t>(rows.size() / row_bytes);
+  require(rows.size() % row_bytes == 0 && count <= rank,
+          "adapter stacks: at most {} rows of {} bytes are required, got {} bytes", rank, row_bytes,
+          rows.size());
+  const Tensor all = stack.reshape({slots_ * max_rank_, width});
+  if (count > 0) model_.context().write(all.rows(row, count), rows);
+  if (count == rank) return;
+  const std::vector<std::byte> zeros(static_cast<std::size_t>(rank - count) * row_bytes);
+  model_.context().write(all.rows(row + count, rank - count), zeros);
 }
 
 LoraWeights AdapterStacks::weights(std::string_view path, const Tensor& row_groups) const {

@@ -19,10 +19,14 @@
 
 namespace clora {
 
-// The matrices of an adapter for one layer on the host. b is transposed, as on the device.
+// A range of a slot's ranks, and what they have in one layer: matrices on the host, of as many rows
+// or fewer; zeros follow. b is transposed, as on the device.
 struct StackedFactors {
-  std::vector<float> a;   // [rank, K]
-  std::vector<float> bt;  // [rank, N], with all scales
+  std::int64_t rank = 0;
+  std::span<const float> a = {};   // [rows, K]
+  std::span<const float> bt = {};  // [rows, N], with all scales
+  // The same in bf16, if reads_bf16_adapter().
+  std::span<const std::uint16_t> a_bf16 = {}, bt_bf16 = {};
 };
 
 class AdapterStacks {
@@ -40,11 +44,12 @@ class AdapterStacks {
   // Counts the calls of add_layers() that allocated stacks.
   std::uint64_t generation() const noexcept { return generation_; }
 
-  // Overwrites the first `rank` ranks of a slot in every layer with a stack, with zeros where
-  // factors_of(path) returns nothing or fewer. Waits. Commands that were submitted before have read
-  // the slot. REQUIRES: rank is at most max_rank(); every layer of the adapter has a stack.
-  using FactorsOf = std::function<StackedFactors(std::string_view path)>;
-  void write(std::int64_t slot, std::int64_t rank, const FactorsOf& factors_of);
+  // Overwrites ranks of a slot in every layer that has a stack, with the ranges that
+  // factors_of(path) returns, in order from the first rank on. Waits. Commands that were submitted
+  // before have read the slot. REQUIRES: the ranges have max_rank() ranks at most, as many in each
+  // layer; every layer of the adapter has a stack.
+  using FactorsOf = std::function<std::vector<StackedFactors>(std::string_view path)>;
+  void write(std::int64_t slot, const FactorsOf& factors_of);
 
   // Views for the op; empty if the layer has no stack. row_groups: [T, 4], row_group_table(), whose
   // adapters are slots.
@@ -61,8 +66,9 @@ class AdapterStacks {
   std::size_t bytes_of(const Shape& w) const;
   Tensor zeros(std::int64_t width, DType type);
   void add_layer(const std::string& path, const Shape& w);
-  void write(const Tensor& stack, const Tensor& copy, std::int64_t slot, std::int64_t rank,
-             std::vector<float> rows);
+  // Writes rows from `row` on of all slots' rows, and zeros after them up to `rank`.
+  void write_rows(const Tensor& stack, std::int64_t row, std::int64_t rank,
+                  std::span<const std::byte> rows);
 
   LanguageModel& model_;
   std::int64_t slots_, max_rank_;

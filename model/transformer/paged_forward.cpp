@@ -81,9 +81,12 @@ void PagedForward::record(Recorded& f) {
   const Tensor ids = f.batch.temporary({shape.rows()}, DType::i32, "ids");
   record_pick_ids(f.batch, ids, f.inputs.part(StepInputs::kIds),
                   f.inputs.part(StepInputs::kSources), latest_);
+  // One row is decoded in one launch, in f32.
+  const DType type = shape.rows() == 1 ? DType::f32 : context_.activation_type();
   Recording recording(model_, f.batch,
                       {.rows = f.inputs.rows(),
                        .positions = config_.max_positions,
+                       .type = type,
                        .adapter = config_.adapter,
                        .stacks = shape.adapted ? config_.stacks : nullptr,
                        .row_groups = f.inputs.row_groups(),
@@ -93,7 +96,8 @@ void PagedForward::record(Recorded& f) {
       recording,
       {.ids = ids,
        .selected = shape.selects ? f.inputs.part(StepInputs::kOutputs) : Tensor(),
-       .fused_blocks = [&](const Tensor& x) { return record_fused_blocks(f, recording, x); }});
+       .fused_blocks = [&](const Tensor& x) { return record_fused_blocks(f, recording, x); },
+       .output_type = type});
   if (shape.outputs > 0) model.record_logits(logits(shape.outputs));
   f.batch.seal();
   if (shape.adapted) f.generation = config_.stacks->generation();

@@ -9,7 +9,8 @@ void record_attention_decode(Batch& batch, const AttentionForward& forward) {
   const auto& [spec, y, log_sum_exp, in] = forward;
   const std::int64_t T = spec.T, H = spec.H, E = spec.E, splits = spec.portable_splits();
   Defines defines = spec.defines(in.q.type(), y.type());
-  defines.set("HEAD_DIM", E).set("SPLITS", splits);
+  const std::int64_t heads = spec.decode_heads();
+  defines.set("HEADS", heads).set("HEAD_DIM", E).set("SPLITS", splits);
   defines.set("VEC_SIZE", reads_vec4s(spec, in) ? 4 : 1);
   Context& context = spec.context;
   const auto kernel = [&](std::string_view function) {
@@ -19,9 +20,9 @@ void record_attention_decode(Batch& batch, const AttentionForward& forward) {
   std::vector<Argument> arguments{parts, in.q, in.k, in.v, in.first, in.last};
   append_page_tables(arguments, in);
   arguments.emplace_back(spec.problem(in.scale));
-  batch.record(
-      {kernel("attention_decode"), spec.groups(T * splits, H), spec.cost(), "attention/decode"},
-      std::move(arguments));
+  batch.record({kernel("attention_decode"), spec.groups(T * splits, H / heads), spec.cost(),
+                "attention/decode"},
+               std::move(arguments));
   const std::int64_t elements = T * H * E;
   batch.launch({kernel("attention_join"),
                 spec.groups(divide_up(elements, spec.work_group()), 1),

@@ -19,6 +19,7 @@ constexpr std::int64_t kGroupsPerUnit = 4;
 constexpr std::int64_t kMaxChunks = 8;   // bounds the memory of the backward's parts
 constexpr std::int64_t kMaxSplits = 32;  // each item of the portable join reads all of them
 constexpr std::size_t kWorkGroup = 64;
+constexpr std::int64_t kMaxDecodeHeads = 8;  // whose sums fit the registers of an item
 
 std::int64_t power_of_two_from(std::int64_t n) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n)));
@@ -58,9 +59,16 @@ std::int64_t AttentionSpec::forward_blocks() const {
   return many ? kMaxBlocks : 1;
 }
 
+// The most, at most kMaxDecodeHeads, that divide those of a key head.
+std::int64_t AttentionSpec::decode_heads() const {
+  std::int64_t heads = std::min(H / G, kMaxDecodeHeads);
+  while (H / G % heads != 0) --heads;
+  return heads;
+}
+
 std::int64_t AttentionSpec::portable_splits() const {
   const std::int64_t useful = std::min(divide_up(Tk, work_group()), kMaxSplits);
-  const std::int64_t wanted = divide_up(wanted_groups(), T * H);
+  const std::int64_t wanted = divide_up(wanted_groups(), T * H / decode_heads());
   return power_of_two_from(std::clamp<std::int64_t>(wanted, 1, useful));  // few programs
 }
 

@@ -46,8 +46,9 @@ struct AttentionSpec {
 
   // Forward of few rows: the number of splits of a row's keys.
   std::int64_t splits() const { return attention_decode_splits(context.device(), T, G); }
-  // The same for the portable kernel, whose groups own a query head.
+  // The same for the portable kernel, whose groups own several query heads of a key head.
   std::int64_t portable_splits() const;
+  std::int64_t decode_heads() const;
   // Backward: keys of one work-group. A power of two, so that documents with a power-of-two length
   // begin at chunk boundaries.
   std::int64_t chunk() const;

@@ -17,7 +17,7 @@ using Terms = std::span<const LowRankTerm>;
 constexpr std::uint32_t kRanks = 4;      // that a work-group computes at once: the kernel's RANKS
 constexpr std::uint32_t kCpuRanks = 16;  // of a work-group on CPUs
 // Elements of a row that an item multiplies, if the group has as many items.
-constexpr std::int64_t kItemElements = 64;
+constexpr std::int64_t kItemElements = 32;
 constexpr std::size_t kMinGroup = 32, kMaxGroup = 256;
 
 const Tensor& a_of(const LowRankTerm& term) { return term.a_bf16.empty() ? term.a : term.a_bf16; }

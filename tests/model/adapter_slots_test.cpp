@@ -239,6 +239,11 @@ TEST(AdapterSlots, TheSlotThatWasUnusedLongestGivesWay) {
   EXPECT_EQ(slots.acquire(of_c).value().slot, a.slot);
   EXPECT_EQ(slots.uploads(), 3U);
   EXPECT_FALSE(slots.acquire(slots.select(std::vector<AdapterUse>{{"a"}})).has_value());
+  slots.release(a);  // that of c by now
+  slots.release(b);
+  EXPECT_EQ(acquired(slots, {{"a"}}).slot, a.slot);
+  EXPECT_EQ(acquired(slots, {{"b"}}).slot, b.slot);
+  EXPECT_EQ(slots.uploads(), 4U) << "b has stayed";
 }
 
 // An adapter that is overwritten by one of a lower rank and fewer targets leaves nothing behind.
@@ -336,7 +341,7 @@ TEST(AdapterSlots, RefusesWhatRequestsCannotHave) {
                      {.rank = 1});
   CLORA_EXPECT_ERROR(slots.add("b", wide), ErrorCode::invalid_argument, "must have 24 inputs");
   CLORA_EXPECT_ERROR(slots.add("b", of.adapter({"q_proj"}, 1, 1, 1e32F)),
-                     ErrorCode::invalid_argument, "values must be finite and at most 1e+30");
+                     ErrorCode::invalid_argument, "must be finite and at most 1e+30");
   EXPECT_THAT(slots.names(), ElementsAre("a"));
   AdapterSlots none(of.model(), {});
   CLORA_EXPECT_ERROR(none.add("a", a), ErrorCode::invalid_argument, "at least one slot");

@@ -144,6 +144,23 @@ TEST_P(GroupedShrink, TermsThatAreAlikeTakeOneLaunch) {
   EXPECT_EQ(batch.commands(), 3U);
 }
 
+// q, k and v of a layer: one launch more than if s were given.
+TEST_P(GroupedShrink, OfJoinedProductsIsOneLaunch) {
+  Terms of = terms_of({.rows = 6, .k = 64, .rank = 4, .terms = 3, .groups = {{0, 6, 1}}});
+  const Tensor w = test::random_weights(DType::f32, 16, 64, 1).upload(context());
+  std::vector<GemmOutput> outputs;
+  for (LowRankTerm& term : of.terms) {
+    term.u = context().allocate({kAdapters, 4, 16}, DType::f32, MemoryTag::scratch);
+    outputs.push_back({context().allocate({6, 16}, DType::f32, MemoryTag::scratch), w});
+    outputs.back().epilogue.low_rank = term;
+  }
+  Batch shrinks(context()), given(context());
+  record_gemms(shrinks, of.input, outputs);
+  for (GemmOutput& output : outputs) output.epilogue.low_rank.a = {};
+  record_gemms(given, of.input, outputs);
+  EXPECT_EQ(shrinks.commands(), given.commands() + 1);
+}
+
 TEST_P(GroupedShrink, TermsThatDifferAreShrunkApart) {
   Terms of = terms_of({.rows = 6, .k = 64, .rank = 4, .terms = 2, .groups = {{0, 6, 1}}});
   const Terms alone = terms_of({.rows = 6, .k = 64, .rank = 4, .groups = {{0, 6, 1}}});
