@@ -34,7 +34,6 @@ struct CompletionOptions {
   const ServedModels* models = nullptr;
   const Tokenizer* tokenizer = nullptr;
   const ChatTemplate* chat_template = nullptr;  // or null: chats are refused
-  std::string chat_template_problem = {};       // why it is null
   std::string chat_template_text = {};          // gives the form of tool calls
   std::vector<std::int32_t> end_ids = {};
   std::string fingerprint = {};

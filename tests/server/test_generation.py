@@ -1,6 +1,7 @@
 """clora serve with a tiny model: what its engine generates, by OpenAI's client."""
 import concurrent.futures
 import json
+import time
 
 import openai
 import pytest
@@ -105,6 +106,37 @@ def test_texts_have_vectors_of_length_one(served):
     assert mean.data[0].embedding != vectors[0]
     with pytest.raises(openai.BadRequestError):
         served.client.embeddings.create(model="base", input="x" * 5000)
+
+
+def test_clients_that_leave_and_adapters_that_come_change_no_other_reply(served):
+    alone = {model: text_of(served, model) for model in ["base", "one", "two"]}
+
+    def leave(_):
+        with served.client.completions.create(model="one", prompt="abc", max_tokens=2000,
+                                              stream=True) as stream:
+            next(iter(stream))
+
+    def load(number):
+        name = f"more-{number}"
+        adapter = {"lora_name": name, "lora_path": "second"}
+        assert served.json("/v1/load_lora_adapter", adapter)[0] == 200
+        assert text_of(served, name) == alone["two"]
+        assert served.json("/v1/unload_lora_adapter", {"lora_name": name})[0] == 200
+
+    def reply(number):
+        model = ["base", "one", "two"][number % 3]
+        assert text_of(served, model) == alone[model]
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        work = [pool.submit(task, number) for number in range(24) for task in (leave, load, reply)]
+        for each in work:
+            each.result()
+    idle = "num_requests_running{model_name=\"base\"} 0\n"
+    for _ in range(100):
+        if idle in served.request("/metrics")[1]:
+            break
+        time.sleep(0.1)
+    assert idle in served.request("/metrics")[1]
 
 
 def test_adapters_are_loaded_and_unloaded(served):
