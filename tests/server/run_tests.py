@@ -22,10 +22,13 @@ def install(packages):
         return ""
     part = packages.with_suffix(".part")
     shutil.rmtree(part, ignore_errors=True)
-    done = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet",
-                           "--disable-pip-version-check", "--root-user-action=ignore",
-                           "--target", part, *PACKAGES],
-                          capture_output=True, text=True, check=False, timeout=300)
+    try:
+        done = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--retries", "1",
+                               "--timeout", "15", "--disable-pip-version-check",
+                               "--root-user-action=ignore", "--target", part, *PACKAGES],
+                              capture_output=True, text=True, check=False, timeout=300)
+    except subprocess.TimeoutExpired:
+        return "no end within five minutes"
     if done.returncode != 0:
         return (done.stderr.strip().splitlines() or ["no output"])[-1]
     part.rename(packages)
