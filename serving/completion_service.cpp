@@ -55,7 +55,8 @@ CompletionRequest CompletionService::parse(std::string_view body, CompletionKind
 
 std::vector<std::int32_t> CompletionService::chat_ids(CompletionRequest& request) const {
   if (options_.chat_template == nullptr) {
-    throw RequestError({.code = "unsupported"}, options_.chat_template_problem);
+    throw RequestError({.code = "unsupported"},
+                       "the model of this server has no chat template; use /v1/completions");
   }
   return as_errors_of_field("messages", [&] {
     Conversation conversation =
@@ -138,6 +139,7 @@ GenerationRequest CompletionService::generation_of(const CompletionRequest& requ
   generation.adapters = options_.models->uses_of(request.model, request.adapters);
   if (!request.ignore_eos) generation.end_ids = options_.end_ids;
   generation.stop_texts = request.stops;
+  generation.draft_tokens = options_.draft_tokens;
   generation.grammar = grammar_of(request);
   return generation;
 }

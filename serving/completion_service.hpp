@@ -1,5 +1,5 @@
 // CompletionService: answers completion requests by an engine: reads the body, tokenizes the
-// prompts and submits the replies. It knows nothing of HTTP.
+// prompts and submits the replies. It does not depend on HTTP.
 //
 // Threads: every function from any thread. All that the options point to must outlive it and the
 // runs that it starts.
@@ -34,11 +34,11 @@ struct CompletionOptions {
   const ServedModels* models = nullptr;
   const Tokenizer* tokenizer = nullptr;
   const ChatTemplate* chat_template = nullptr;  // or null: chats are refused
-  std::string chat_template_problem = {};       // why it is null
-  std::string chat_template_text = {};          // tells the form of tool calls
+  std::string chat_template_text = {};          // gives the form of tool calls
   std::vector<std::int32_t> end_ids = {};
   std::string fingerprint = {};
   CompletionLimits limits = {};
+  std::int64_t draft_tokens = 0;  // as in GenerationRequest
   // Compiles a response_format that is not text; empty: such requests are refused. Errors: those of
   // TokenGrammar::from_json_schema().
   std::function<std::shared_ptr<const TokenGrammar>(const ReplyFormat&)> grammar_of = {};

@@ -212,6 +212,7 @@ void EngineThread::fail_all(const std::exception& error, bool lost) {
     event.error = error.what();
     event.error_code = own != nullptr ? own->code() : ErrorCode::device;
     reply.queue->push({reply.choice, std::move(event)});
+    backend_.cancel(id);  // of an engine that did not drop it itself
   }
   replies_.clear();
 }

@@ -1,6 +1,10 @@
 #include "serving/reply_logprobs.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "model/text/utf8.hpp"
 
 namespace clora {
 namespace {
@@ -11,6 +15,25 @@ using nlohmann::json;
 // U+FFFD when JSON is written; the form of chats has the bytes as well.
 std::string text_of(std::int32_t id, const Tokenizer& tokenizer) {
   return tokenizer.is_special(id) ? tokenizer.token_text(id) : tokenizer.token_bytes(id);
+}
+
+bool is_utf8(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const Utf8Char read = read_utf8(text, at);
+    if (read.code_point < 0) return false;
+    at += read.length;
+  }
+  return true;
+}
+
+// A name of a token that differs from those of all others: the form of completions uses it as a
+// key. Bytes that are no UTF-8 are written as OpenAI does: bytes:\xe2\x80.
+std::string name_of_token(std::int32_t id, const Tokenizer& tokenizer) {
+  const std::string text = text_of(id, tokenizer);
+  if (is_utf8(text)) return text;
+  std::string name = "bytes:";
+  for (const char c : text) name += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  return name;
 }
 
 json described(std::int32_t id, double logprob, const Tokenizer& tokenizer) {
@@ -46,14 +69,14 @@ json text_logprobs(std::span<const GeneratedToken> tokens, const Tokenizer& toke
               {"top_logprobs", json::array()},
               {"text_offset", json::array()}};
   for (const GeneratedToken& token : tokens) {
-    const std::string text = text_of(token.id, tokenizer);
-    result["tokens"].push_back(text);
+    result["tokens"].push_back(name_of_token(token.id, tokenizer));
     result["token_logprobs"].push_back(token.logprob);
     json top = json::object();
-    for (const auto& [id, logprob] : token.top_logprobs) top[text_of(id, tokenizer)] = logprob;
+    for (const auto& [id, logprob] : token.top_logprobs)
+      top[name_of_token(id, tokenizer)] = logprob;
     result["top_logprobs"].push_back(std::move(top));
     result["text_offset"].push_back(offset);
-    offset += characters_in(text);
+    offset += characters_in(text_of(token.id, tokenizer));
   }
   return result;
 }

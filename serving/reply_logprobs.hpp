@@ -14,7 +14,8 @@ namespace clora {
 nlohmann::json chat_logprobs(std::span<const GeneratedToken> tokens, const Tokenizer& tokenizer);
 
 // Of a text: {"tokens", "token_logprobs", "top_logprobs", "text_offset"}. An offset is the number
-// of characters before the token; `offset` is that of the first one.
+// of characters before the token; `offset` is that of the first one. A token that is not valid
+// UTF-8 has the name bytes:\xe2\x80.
 nlohmann::json text_logprobs(std::span<const GeneratedToken> tokens, const Tokenizer& tokenizer,
                              std::int64_t offset);
 

@@ -106,7 +106,7 @@ std::filesystem::path adapter_folder_below(const std::filesystem::path& allowed,
   const auto folder = error ? root : std::filesystem::weakly_canonical(root / path, error);
   const auto [in_root, in_folder] = std::ranges::mismatch(root, folder);
   const bool is_below = in_root == root.end() && in_folder != folder.end();
-  // First, so that clients do not learn what exists elsewhere.
+  // Checked first, so that the status does not depend on what exists elsewhere.
   if (error || !is_below || path.find('\0') != std::string::npos) {
     throw RequestError({.status = 403, .param = "lora_path", .code = "forbidden"},
                        "lora_path must be a folder below the server's folder of adapters");

@@ -55,6 +55,8 @@ TEST(ApiServer, TokenizesAndReportsMetrics) {
   EXPECT_EQ(api.post("/detokenize", R"({"tokens": [64, 65]})").status, 200);
   EXPECT_EQ(api.complete(test::text_request()).status, 200);
   EXPECT_EQ(api.post("/v1/nothing", "{}").status, 404);
+  ASSERT_TRUE(test::becomes_true([&] { return api.log_lines().size() == 4; }))
+      << "a request is counted after its answer";
   const ApiAnswer metrics = api.get("/metrics");
   EXPECT_THAT(metrics.header("Content-Type"), HasSubstr("version=0.0.4"));
   EXPECT_THAT(metrics.body,
@@ -180,8 +182,10 @@ TEST(ApiServer, LoadsAndUnloadsAdaptersIfItIsAllowed) {
 TEST(ApiServer, LogsALineOfJsonForEachRequest) {
   ServedApi api;
   EXPECT_EQ(api.complete(test::text_request()).status, 200);
-  EXPECT_EQ(api.complete({{"prompt", "x"}, {"speed", 1}}).status, 400);
+  // A line is written after the answer.
+  ASSERT_TRUE(test::becomes_true([&] { return api.log_lines().size() == 1; }));
   EXPECT_EQ(api.get("/health").status, 200);
+  EXPECT_EQ(api.complete({{"prompt", "x"}, {"speed", 1}}).status, 400);
   ASSERT_TRUE(test::becomes_true([&] { return api.log_lines().size() >= 2; }));
   const auto lines = api.log_lines();
   ASSERT_EQ(lines.size(), 2U) << "/health is polled, and not logged";

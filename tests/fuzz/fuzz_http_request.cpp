@@ -1,6 +1,9 @@
-// A request to a server: its head, and its body as a completion request.
+// A request to a server: its head, and its body as a completion request, as one for embeddings, and
+// as a reply with calls of tools.
 #include "clora/serving/completion_request.hpp"
 #include "clora/serving/http_head.hpp"
+#include "serving/embedding_request.hpp"
+#include "serving/tool_calls.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/fuzz/targets.hpp"
 
@@ -12,6 +15,15 @@ constexpr std::size_t kMaxBody = std::size_t{4} << 20U;
 void read_body(std::string_view body) {
   for (const CompletionKind kind : {CompletionKind::text, CompletionKind::chat})
     attempt([&] { use(parse_completion_request(body, kind).model); });
+  attempt([&] { use(parse_embedding_request(body).model); });
+  for (const ToolCallForm form :
+       {ToolCallForm::hermes, ToolCallForm::llama3, ToolCallForm::mistral}) {
+    attempt([&] {
+      ToolCallReader reader(form, {"find"});
+      use(reader.push(body.substr(0, body.size() / 2)) + reader.push(body.substr(body.size() / 2)));
+      use(reader.finish().content);
+    });
+  }
 }
 
 }  // namespace
@@ -34,7 +46,10 @@ std::vector<std::string> http_request_seeds() {
               R"("content": [{"type": "text", "text": "u"}]}], "stream": true,)"
               R"("stream_options": {"include_usage": true}, "max_completion_tokens": 9})",
           "GET /v1/models HTTP/1.1\r\n\r\n",
-          R"({"model": "\u00ff", "prompt": ["a"], "logit_bias": {"5": 1}, "top_k": 3})"};
+          R"({"model": "\u00ff", "prompt": ["a"], "logit_bias": {"5": 1}, "top_k": 3})",
+          R"(<tool_call>{"name": "find", "arguments": {"a": 1}}</tool_call>)",
+          R"([{"name": "find", "arguments": {}}])",
+          R"({"name": "find", "parameters": {}}; {"name": "find", "parameters": {}})"};
 }
 
 }  // namespace clora::fuzz

@@ -1,5 +1,5 @@
-"""Servers for the tests: one with a scripted engine, whose replies the tests choose, and clora serve
-with a tiny model and two adapters."""
+"""Servers for the tests: one with a scripted engine, whose replies the tests choose, and clora
+serve with a tiny model and two adapters."""
 import contextlib
 import json
 import os
@@ -27,9 +27,9 @@ class Server:
     def request(self, path, body=None, headers=None):
         """Status and text of the answer to a GET, or to a POST of a body as JSON."""
         data = None if body is None else json.dumps(body).encode()
-        asked = urllib.request.Request(self.url + path, data=data, headers=headers or {})
+        request = urllib.request.Request(self.url + path, data=data, headers=headers or {})
         try:
-            with urllib.request.urlopen(asked, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -71,9 +71,10 @@ def files(tmp_path_factory):
 @contextlib.contextmanager
 def clora_server(folder, *options):
     """clora serve; it must end cleanly after SIGTERM."""
-    command = [BINARIES / "tools/clora", "serve", "--json", "--port", "0", "--name", "base", "--model",
-               folder / "model", "--adapter", f"one={folder}/first", "--adapter",
-               f"two={folder}/second", *options]
+    command = [BINARIES / "tools/clora", "serve", "--json", "--port", "0", "--name", "base",
+               "--precision", "f32",
+               "--model", folder / "model", "--adapter", f"one={folder}/first",
+               "--adapter", f"two={folder}/second", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
         line = program.stdout.readline()
         assert line, "clora serve ended before it served"

@@ -3,8 +3,8 @@
 
 usage: run_tests.py FOLDER [PYTEST OPTION...]
 
-Installs openai and pytest from PyPI (61 MB) into FOLDER/packages, unless they are installed, and runs
-the tests of this folder with the programs of $CLORA_BINARY_DIR. Without the packages and without a
+Installs openai and pytest from PyPI (61 MB) into FOLDER/packages, unless they are installed, and
+runs the tests of this folder with the programs of $CLORA_BINARY_DIR. Without the packages and without a
 package index it prints "skipped: REASON".
 """
 import os
@@ -22,10 +22,13 @@ def install(packages):
         return ""
     part = packages.with_suffix(".part")
     shutil.rmtree(part, ignore_errors=True)
-    done = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet",
-                           "--disable-pip-version-check", "--root-user-action=ignore",
-                           "--target", part, *PACKAGES],
-                          capture_output=True, text=True, check=False, timeout=300)
+    try:
+        done = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--retries", "1",
+                               "--timeout", "15", "--disable-pip-version-check",
+                               "--root-user-action=ignore", "--target", part, *PACKAGES],
+                              capture_output=True, text=True, check=False, timeout=300)
+    except subprocess.TimeoutExpired:
+        return "no end within five minutes"
     if done.returncode != 0:
         return (done.stderr.strip().splitlines() or ["no output"])[-1]
     part.rename(packages)

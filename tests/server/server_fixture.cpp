@@ -2,8 +2,8 @@
 //   server_fixture files FOLDER    writes a tiny chat model and two adapters of it: model, first,
 //   second server_fixture script [KEY]    serves the API with a scripted engine until its input
 //   ends; prints
-//                                  the URL. The text of a reply is what the request wants by
-//                                  "say(TEXT)"; a request with "endless" has a reply without end
+//                                  the URL. The text of a reply is that of "say(TEXT)end" in
+//                                  the request; one with "endless" has a reply without an end
 #include <cstdio>
 #include <iostream>
 

@@ -1,4 +1,4 @@
-"""Chats as OpenAI's client sees them, with replies that the tests choose."""
+"""Chats with OpenAI's client, and replies that the tests choose."""
 import json
 
 import openai
@@ -67,8 +67,8 @@ def test_several_replies_are_numbered(scripted):
 
 
 def test_logprobs_belong_to_the_tokens(scripted):
-    reply = scripted.client.chat.completions.create(model="base", messages=user("hi"), logprobs=True,
-                                                    top_logprobs=2)
+    reply = scripted.client.chat.completions.create(model="base", messages=user("hi"),
+                                                    logprobs=True, top_logprobs=2)
     content = reply.choices[0].logprobs.content
     assert "".join(entry.token for entry in content) == "hello world"
     assert bytes(byte for entry in content for byte in entry.bytes) == b"hello world"
@@ -76,8 +76,8 @@ def test_logprobs_belong_to_the_tokens(scripted):
 
 
 def test_logprobs_of_a_stream_add_up(scripted):
-    stream = scripted.client.chat.completions.create(model="base", messages=user("hi"), logprobs=True,
-                                                     stream=True)
+    stream = scripted.client.chat.completions.create(model="base", messages=user("hi"),
+                                                     logprobs=True, stream=True)
     tokens = [entry.token for chunk in stream if chunk.choices[0].logprobs
               for entry in chunk.choices[0].logprobs.content]
     assert "".join(tokens) == "hello world"

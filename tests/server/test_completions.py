@@ -1,4 +1,4 @@
-"""Completions of texts as OpenAI's client sees them, with replies that the tests choose."""
+"""Completions of texts with OpenAI's client, and replies that the tests choose."""
 import openai
 import pytest
 

@@ -33,7 +33,8 @@ def test_health_and_metrics_are_reported(scripted):
     assert {"clora:num_requests_running", "clora:num_requests_waiting", "clora:kv_cache_usage_perc",
             "clora:prompt_tokens_total", "clora:generation_tokens_total",
             "clora:request_success_total", "clora:time_to_first_token_seconds_bucket",
-            "clora:inter_token_latency_seconds_sum", "clora:e2e_request_latency_seconds_count"} <= names
+            "clora:inter_token_latency_seconds_sum",
+            "clora:e2e_request_latency_seconds_count"} <= names
 
 
 def test_a_page_is_served(scripted):

@@ -72,7 +72,7 @@ TEST(AdapterFolders, AreThoseBelowTheAllowedOneOnly) {
   EXPECT_EQ(status("../other"), 403);
   EXPECT_EQ(status("../adapters-secret"), 403);
   EXPECT_EQ(status((folder / "other").string()), 403);
-  EXPECT_EQ(status("/no/such/folder"), 403) << "what exists elsewhere is not told";
+  EXPECT_EQ(status("/no/such/folder"), 403) << "as for a folder that exists";
   EXPECT_EQ(status("."), 403);
   EXPECT_EQ(status(""), 403);
   EXPECT_EQ(status(std::string("sql\0x", 5)), 403);

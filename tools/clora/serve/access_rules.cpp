@@ -8,7 +8,7 @@ namespace {
 bool has_key(const AccessRules& rules, std::string_view authorization) {
   constexpr std::string_view kScheme = "Bearer ";
   if (!authorization.starts_with(kScheme)) return false;
-  bool found = false;  // all keys are compared, so that the time does not tell which one it is
+  bool found = false;  // all keys are compared, so that the time does not depend on which one it is
   for (const std::string& key : rules.api_keys) {
     found |= equal_in_constant_time(authorization.substr(kScheme.size()), key);
   }

@@ -23,9 +23,9 @@ struct AccessRequest {
   std::string_view host;
 };
 
-// Errors: RequestError: 401 without a valid "Bearer KEY", except for / and /health, which tell
-// nothing about requests; 403 for a request that another origin's page sends with a method other
-// than GET: a browser sends it even if the page may not read the answer.
+// Errors: RequestError: 401 without a valid "Bearer KEY", except for / and /health, which
+// contain nothing of requests; 403 for a request that another origin's page sends with a method
+// other than GET: a browser sends it even if the page may not read the answer.
 void require_access(const AccessRules& rules, const AccessRequest& request);
 
 // Whether two texts are equal, in a time that depends on the length of `given` only.

@@ -13,12 +13,14 @@
 #include "runtime/fail.hpp"
 #include "tools/clora/loaded_model.hpp"
 #include "tools/clora/serve/embedding_service.hpp"
+#include "tools/command_line/setting_names.hpp"
 
 namespace clora {
 namespace {
 
 constexpr std::int64_t kLoadableRank = 64;     // the default where adapters may be loaded later
 constexpr std::int64_t kLoadableAdapters = 8;  // the same
+constexpr std::int64_t kWarmUpTokens = 64;     // of a prompt
 
 std::string name_of_model(const ServeOptions& options) {
   if (!options.name.empty()) return options.name;
@@ -105,6 +107,7 @@ struct ModelService::Impl {
         models(name_of_model(given), given.common.model),
         metrics(given.metrics_prefix, models.base()) {
     make_engine();
+    warm_up();
     backend.emplace(*engine);
     thread.emplace(*backend, metrics,
                    EngineThreadLimits{.max_replies = static_cast<std::size_t>(given.max_sequences +
@@ -134,6 +137,28 @@ struct ModelService::Impl {
     }
   }
 
+  // Compiles kernels by short replies, without and with an adapter: else the first client would
+  // wait.
+  void warm_up() {
+    generate_some({});
+    const auto& served = models.list()["data"];
+    if (served.size() > 1) generate_some({{.name = served[1]["id"]}});
+  }
+  void generate_some(const std::vector<AdapterUse>& adapters) {
+    const std::int64_t length =
+        std::clamp<std::int64_t>(config.max_positions - 2, 1, kWarmUpTokens);
+    GenerationRequest request{.prompt =
+                                  std::vector<std::int32_t>(static_cast<std::size_t>(length))};
+    request.max_tokens = 2;
+    request.adapters = adapters;
+    engine->submit(std::move(request));
+    while (!engine->is_idle()) {
+      for (const GenerationEvent& event : engine->step()) {
+        if (!event.error.empty()) throw Error(event.error_code, event.error);
+      }
+    }
+  }
+
   std::shared_ptr<const TokenGrammar> grammar_of(const ReplyFormat& format) const {
     if (format.kind == ReplyFormat::Kind::json_object) {
       return TokenGrammar::any_json_object(vocabulary);
@@ -147,7 +172,6 @@ struct ModelService::Impl {
             .models = &models,
             .tokenizer = &tokenizer,
             .chat_template = text.find_chat_template(),
-            .chat_template_problem = text.chat_template_problem(),
             .chat_template_text = text.chat_template_text(),
             .end_ids = loaded.end_ids(text),
             .fingerprint = "fp_" + digest_of(std::string_view(identity)).text().substr(0, 10),
@@ -155,6 +179,7 @@ struct ModelService::Impl {
                        .max_output_tokens = options.max_output_tokens,
                        .request_time = std::chrono::milliseconds(
                            static_cast<std::int64_t>(options.request_timeout * 1000))},
+            .draft_tokens = options.draft_tokens,
             .grammar_of = [this](const ReplyFormat& format) { return grammar_of(format); }};
   }
 
@@ -234,7 +259,7 @@ void ModelService::show_plan(Output& output) const {
   output.info("Adapters: {} served, at most {} in device memory, ranks up to {}",
               impl_->models.list()["data"].size() - 1, config.device_adapters, config.max_rank);
   if (impl_->text.find_chat_template() == nullptr) {
-    output.warning("chats are refused: {}", impl_->text.chat_template_problem());
+    output.warning("chats are refused: {}", with_option_names(impl_->text.chat_template_problem()));
   }
 }
 

@@ -81,6 +81,13 @@ void add_engine_options(CLI::App& command, ServeOptions& options) {
       ->group("Generation");
   add_count(command, "--max-output-tokens", options.max_output_tokens, 1,
             "Longest reply, in tokens (default: what --max-positions leaves)");
+  command
+      .add_option("--draft-tokens", options.draft_tokens,
+                  "Tokens that are guessed from earlier ones and verified in one step, which is "
+                  "faster for texts that repeat themselves; 0: none")
+      ->transform(Integer(0, 16))
+      ->capture_default_str()
+      ->group("Generation");
   add_count(command, "--max-queue", options.max_queue, 0,
             "Replies that may wait; requests beyond are refused with status 429")
       ->capture_default_str();
@@ -111,9 +118,9 @@ void add_access_options(CLI::App& command, ServeOptions& options) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->group(group);
   command
-      .add_option(
-          "--api-key-file", options.api_key_file,
-          "File with such keys, one per line; other users do not see it in the process list")
+      .add_option("--api-key-file", options.api_key_file,
+                  "File with such keys, one per line; unlike --api-key, they are not in the list "
+                  "of processes")
       ->type_name("FILE")
       ->group(group);
   command

@@ -29,6 +29,7 @@ struct ServeOptions {
   std::string kv_cache_type = "auto";
   std::int64_t max_output_tokens = 0;  // 0: what fits
   std::int64_t max_queue = 128;
+  std::int64_t draft_tokens = 0;
 
   std::string host = "127.0.0.1";
   int port = 8080;
