@@ -12,7 +12,7 @@
 //         split of the row's keys: group (t SPLITS + split, h / HEADS). It loops over blocks of
 //         GROUP keys: an item owns a key for the scores, and then a column of v and a slice of the
 //         keys
-// Local   keys [GROUP, E + 8] bf16, which later are the sums [SLICES, E] f32; queries [HEADS, E],
+// Local   keys [GROUP, E + 8] bf16, which later are the sums [HEADS, SLICES, E]; queries [HEADS, E],
 //         scores [HEADS, GROUP], maxima [HEADS, CHUNKS], totals [HEADS, GROUP]
 // Cost    4 E flops a (query, key) pair and head; reads keys and values once
 // Numerics  online softmax over blocks, then over splits; the order is fixed. Only keys of the
@@ -44,16 +44,19 @@ float4 odd_floats(uint4 pairs) { return as_float4(pairs & 0xffff0000u); }
 __attribute__((always_inline)) void scores_of(float* scores, __local const float4* queries,
                                               __local const uint4* row) {
   float4 sums[HEADS];
+#pragma unroll
   for (int j = 0; j < HEADS; ++j) sums[j] = 0.0f;
 #pragma unroll 4
   for (int c = 0; c < ROW_WORDS; ++c) {
     const uint4 pairs = row[c];
     const float4 even = even_floats(pairs), odd = odd_floats(pairs);
+#pragma unroll
     for (int j = 0; j < HEADS; ++j) {
       sums[j] = fma(queries[j * VECS + 2 * c], even, sums[j]);
       sums[j] = fma(queries[j * VECS + 2 * c + 1], odd, sums[j]);
     }
   }
+#pragma unroll
   for (int j = 0; j < HEADS; ++j) {
     scores[j] = dot(sums[j], (float4)(1.0f));
     CAP_SCORES(scores[j], 1.0f);
@@ -75,7 +78,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_decod
     __global float* parts, __global const STORED(X_TYPE)* q, __global const ushort* k,
     __global const ushort* v, __global const int* first, __global const int* last,
     PAGE_TABLE_PARAMETERS AttentionProblem problem) {
-  __local uint4 staged[GROUP * STAGED_WORDS];
+  __local uint4 staged[GROUP * (STAGED_WORDS > HEADS ? STAGED_WORDS : HEADS)];
   __local float4 queries[HEADS * VECS];
   __local float scores[HEADS * GROUP], maxima[HEADS * CHUNKS], totals[HEADS * GROUP];
   const int item = (int)get_local_id(0), h = (int)get_group_id(1) * HEADS, G = problem.G;
@@ -94,6 +97,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_decod
 
   float4 sums[HEADS];
   float running_max[HEADS], own_total[HEADS];
+#pragma unroll
   for (int j = 0; j < HEADS; ++j) {
     sums[j] = 0.0f;
     running_max[j] = FINITE_LOW;
@@ -101,6 +105,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_decod
   }
   for (int block = begin; block < end; block += GROUP) {
     const int keys = min(GROUP, end - block);
+#pragma unroll 8
     for (int i = item; i < keys * ROW_WORDS; i += GROUP) {
       const int n = i / ROW_WORDS, c = i - n * ROW_WORDS;
       __global const ushort* from = k + KEY_ROW(block + n) * k_step + head;
@@ -108,12 +113,15 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_decod
     }
     barrier(CLK_LOCAL_MEM_FENCE);  // keys and queries are there; the last weights have been read
     float own[HEADS];
+#pragma unroll
     for (int j = 0; j < HEADS; ++j) own[j] = FINITE_LOW;
     if (item < keys) scores_of(own, queries, staged + item * STAGED_WORDS);
+#pragma unroll
     for (int j = 0; j < HEADS; ++j) scores[j * GROUP + item] = own[j];
     barrier(CLK_LOCAL_MEM_FENCE);  // all scores are written, and the keys have been read
     write_maxima(maxima, scores);
     barrier(CLK_LOCAL_MEM_FENCE);  // all maxima are written, and the scores have been read
+#pragma unroll
     for (int j = 0; j < HEADS; ++j) {
       float new_max = running_max[j];
 #pragma unroll
@@ -133,6 +141,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_decod
         const int key = block + min(n + a, keys - 1);
         values[a] = LOAD_VEC(bf16, v + KEY_ROW(key) * k_step + head, column);
       }
+#pragma unroll
       for (int j = 0; j < HEADS; ++j) {
         __local const float4* weights = (__local const float4*)(scores + j * GROUP + n);
         const float4 low = weights[0], high = weights[1];
@@ -148,24 +157,25 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_decod
     }
   }
 
-  __local float4* slices = (__local float4*)staged;  // [SLICES, VECS]
-  for (int j = 0; j < HEADS; ++j) totals[j * GROUP + item] = own_total[j];
+  __local float4* slices = (__local float4*)staged;  // [HEADS, SLICES, VECS]
+#pragma unroll
   for (int j = 0; j < HEADS; ++j) {
-    if (slice < SLICES) slices[slice * VECS + column] = sums[j];
-    barrier(CLK_LOCAL_MEM_FENCE);  // the sums of all slices, and the totals, are written
-    __global float* part = parts + ((row + j) * SPLITS + split) * (HEAD_DIM + 2);
-    for (int e = item; e < HEAD_DIM; e += GROUP) {
-      float sum = 0.0f;
-      for (int s = 0; s < SLICES; ++s) sum += ((__local const float*)slices)[s * HEAD_DIM + e];
-      part[e] = sum;
-    }
-    if (item == 0) {
-      float total = 0.0f;
-#pragma unroll 16
-      for (int n = 0; n < GROUP; ++n) total += totals[j * GROUP + n];
-      part[HEAD_DIM] = running_max[j];
-      part[HEAD_DIM + 1] = total;
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);  // the slices have been read
+    totals[j * GROUP + item] = own_total[j];
+    if (slice < SLICES) slices[(j * SLICES + slice) * VECS + column] = sums[j];
+    if (item == 0) maxima[j] = running_max[j];
   }
+  barrier(CLK_LOCAL_MEM_FENCE);  // the sums of all slices, and the totals, are written
+  for (int i = item; i < HEADS * HEAD_DIM; i += GROUP) {
+    const int j = i / HEAD_DIM, e = i - j * HEAD_DIM;
+    __local const float* of_head = (__local const float*)(slices + j * SLICES * VECS);
+    float sum = 0.0f;
+    for (int n = 0; n < SLICES; ++n) sum += of_head[n * HEAD_DIM + e];
+    parts[((row + j) * SPLITS + split) * (HEAD_DIM + 2) + e] = sum;
+  }
+  if (item >= HEADS) return;
+  float total = 0.0f;
+  for (int n = 0; n < GROUP; ++n) total += totals[item * GROUP + n];
+  __global float* part = parts + ((row + item) * SPLITS + split) * (HEAD_DIM + 2);
+  part[HEAD_DIM] = maxima[item];
+  part[HEAD_DIM + 1] = total;
 }

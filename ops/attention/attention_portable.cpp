@@ -56,7 +56,7 @@ struct StagedDecode {
   const AttentionSpec& spec;
 
   std::int64_t local_bytes() const {
-    const std::int64_t keys = kGroup * (spec.E / 8 + 1) * kWordBytes;
+    const std::int64_t keys = kGroup * std::max(spec.E / 8 + 1, spec.decode_heads()) * kWordBytes;
     return keys + 4 * spec.decode_heads() * (spec.E + 2 * kGroup + kChunks);
   }
   // As many groups as the device runs at once, about.
