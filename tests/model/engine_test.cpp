@@ -213,7 +213,7 @@ TEST_F(EngineTest, ReportsLogProbabilitiesAsTheGeneratorDoes) {
   open("Llama");
   const Ids prompt = some_ids(9, 5);
   const Generation want = Generator(model(), nullptr, kPositions)
-                              .generate(prompt, {.max_tokens = 4, .top_logprobs = 3});
+                              .generate(prompt, {.max_tokens = 4, .sampling = {.top_logprobs = 3}});
   Engine engine(model(), config());
   GenerationRequest request = request_of(prompt, 4);
   request.sampling.top_logprobs = 3;
