@@ -92,12 +92,14 @@ def files(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def clora_server(folder, *options, environment=None):
-    """clora serve; it must end cleanly after SIGTERM."""
+def clora_server(folder, *options, model=None, environment=None):
+    """clora serve with the models of a folder, or with another one alone; it must end cleanly after
+    SIGTERM."""
+    models = ["--model", model] if model else [
+        "--model", folder / "model", "--adapter", f"one={folder}/first",
+        "--adapter", f"two={folder}/second"]
     command = [BINARIES / "tools/clora", "serve", "--json", "--port", "0", "--name", "base",
-               "--precision", "f32",
-               "--model", folder / "model", "--adapter", f"one={folder}/first",
-               "--adapter", f"two={folder}/second", *options]
+               "--precision", "f32", *models, *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True,
                           env=os.environ | (environment or {})) as program:
         line = program.stdout.readline()
