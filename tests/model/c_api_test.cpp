@@ -316,7 +316,7 @@ TEST_F(OpenCApi, RefusesIdsBuffersAndParametersThatDoNotFit) {
   clora_session_options named = clora_session_options_init();
   named.kv_cache_type = "q8_0";
   expect_error(clora_session_create(model_, &named, &session), CLORA_INVALID_ARGUMENT,
-               "the type of the KV cache must be auto, f32, bf16 or f16, got 'q8_0'");
+               "KV cache: the type must be auto, f32, bf16 or f16, got 'q8_0'");
 }
 
 TEST(CApiText, IsCutBetweenCharacters) {
