@@ -233,6 +233,19 @@ TEST_F(EngineTest, VerifiesGuessesFromThePrompt) {
   EXPECT_LT(statistics.accepted_draft_tokens, statistics.draft_tokens);
 }
 
+// A step that leaves out a whole prompt, so that it fills a recorded one, has given it a slot.
+TEST_F(EngineTest, AppliesTheBiasesOfPromptsThatWaitForTheStepAfterTheirAdmission) {
+  open("Llama");
+  EngineConfig large = config();
+  large.step_tokens = 256;
+  std::vector<GenerationRequest> requests;
+  for (const std::int32_t favourite : {4, 5, 6, 7}) {
+    requests.push_back(request_of(some_ids(25, static_cast<std::size_t>(favourite)), 3));
+    requests.back().sampling.logit_bias = {{favourite, 100.0F}};
+  }
+  expect_replies_alone(large, requests);
+}
+
 TEST_F(EngineTest, ReportsLogProbabilitiesAsTheGeneratorDoes) {
   open("Llama");
   const Ids prompt = some_ids(9, 5);
