@@ -23,8 +23,8 @@ namespace clora {
 
 struct GenerationConfig {
   std::int64_t max_tokens = 256;
+  std::vector<std::int32_t> end_ids = {};  // stop tokens, which are not returned
   SamplingConfig sampling = {};
-  std::vector<std::int32_t> end_ids = {};            // stop tokens, which are not returned
   std::shared_ptr<const TokenGrammar> grammar = {};  // what the reply must match; or null
   std::int64_t draft_tokens = 0;                     // as in GenerationRequest
   // Called before each further chunk of at most 256 tokens with the number of prompt tokens already
