@@ -243,7 +243,8 @@ void Engine::Impl::enqueue(const StepPlan& plan) {
   const StepLayout layout(plan, rules);
   for (const std::vector<Chunk>* chunks : {&plan.decoding, &plan.prompts}) {
     for (const Chunk& chunk : *chunks) {
-      if (chunk.is_first) sampler.set_sequence(*chunk.sequence);
+      Sequence& sequence = *chunk.sequence;
+      if (!std::exchange(sequence.is_prepared, true)) sampler.set_sequence(sequence);
     }
   }
   ++counters.steps;

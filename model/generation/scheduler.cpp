@@ -62,6 +62,7 @@ void Scheduler::stop_running(Sequence& sequence) {
   sequence.pages.clear();
   free_slots_.push_back(std::exchange(sequence.slot, -1));
   sequence.computed = sequence.published = 0;
+  sequence.is_prepared = false;
   if (config_.release) config_.release(sequence);
 }
 
@@ -162,8 +163,7 @@ void Scheduler::plan_prompts(StepPlan& plan, std::int64_t rows) {
                             .begin = sequence->computed,
                             .count = count,
                             .draws = count == sequence->remaining(),
-                            .drafts = {},
-                            .is_first = !was_running});
+                            .drafts = {}});
     rows -= count;
   }
 }

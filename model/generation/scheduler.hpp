@@ -39,7 +39,6 @@ struct Chunk {
   std::int64_t begin = 0, count = 0;
   bool draws = false;  // the last position, or with drafts each one, draws a token
   std::vector<std::int32_t> drafts = {};
-  bool is_first = false;  // of the sequence since it runs
 };
 
 struct StepPlan {

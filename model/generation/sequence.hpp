@@ -28,6 +28,7 @@ struct Sequence {
   // While it runs: its slot, below the number of sequences, and its pages, of which the first
   // `published` ones can be found by other sequences, under this digest.
   std::int32_t slot = -1;
+  bool is_prepared = false;  // the slot has the sequence's state on the device
   std::vector<std::int32_t> pages = {};
   std::int64_t published = 0;
   Digest published_digest = {};

@@ -16,11 +16,22 @@ BINARIES = pathlib.Path(os.environ["CLORA_BINARY_DIR"])
 FIXTURE = BINARIES / "tests/server_fixture"
 
 
+def pytest_addoption(parser):
+    parser.addoption("--mixed-load", type=float, default=3600, metavar="SECONDS",
+                     help="duration of the mixed load (default 3600)")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: takes minutes")
+    config.addinivalue_line("markers", "hour: takes as long as --mixed-load says")
+
+
 class Server:
     """A server that runs, and two ways to use it."""
 
-    def __init__(self, url, key=None):
+    def __init__(self, url, key=None, pid=None):
         self.url = url
+        self.pid = pid  # of clora serve
         self.client = openai.OpenAI(base_url=f"{url}/v1", api_key=key or "none", max_retries=0,
                                     timeout=60)
 
@@ -37,6 +48,18 @@ class Server:
     def json(self, path, body=None, headers=None):
         status, text = self.request(path, body, headers)
         return status, json.loads(text)
+
+    def text(self, model="base", prompt="the llo", **more):
+        """A greedy continuation."""
+        fields = {"max_tokens": 24, "temperature": 0, **more}
+        return self.client.completions.create(model=model, prompt=prompt, **fields).choices[0].text
+
+    def metrics(self):
+        """The values of /metrics that have no label but the model's, without the prefix."""
+        lines = (line.rsplit(" ", 1) for line in self.request("/metrics")[1].splitlines()
+                 if not line.startswith("#"))
+        return {name.split("{")[0].split(":", 1)[1]: float(value) for name, value in lines
+                if name.endswith('{model_name="base"}')}
 
 
 @contextlib.contextmanager
@@ -69,17 +92,22 @@ def files(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def clora_server(folder, *options):
-    """clora serve; it must end cleanly after SIGTERM."""
+def clora_server(folder, *options, model=None, environment=None):
+    """clora serve with the models of a folder, or with another one alone; it must end cleanly after
+    SIGTERM."""
+    models = ["--model", model] if model else [
+        "--model", folder / "model", "--adapter", f"one={folder}/first",
+        "--adapter", f"two={folder}/second"]
     command = [BINARIES / "tools/clora", "serve", "--json", "--port", "0", "--name", "base",
-               "--precision", "f32",
-               "--model", folder / "model", "--adapter", f"one={folder}/first",
-               "--adapter", f"two={folder}/second", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+               "--precision", "f32", *models, *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True,
+                          env=os.environ | (environment or {})) as program:
         line = program.stdout.readline()
         assert line, "clora serve ended before it served"
-        yield Server(json.loads(line)["url"])
-        program.send_signal(signal.SIGTERM)
+        try:
+            yield Server(json.loads(line)["url"], pid=program.pid)
+        finally:
+            program.send_signal(signal.SIGTERM)
         assert program.wait(timeout=60) == 0
 
 

@@ -7,9 +7,8 @@ import openai
 import pytest
 
 
-def text_of(server, model="base", prompt="the llo", **more):
-    fields = {"max_tokens": 24, "temperature": 0, **more}
-    return server.client.completions.create(model=model, prompt=prompt, **fields).choices[0].text
+def text_of(server, model="base", **more):
+    return server.text(model, **more)
 
 
 def test_greedy_replies_are_the_same_each_time(served):
