@@ -16,9 +16,9 @@ Workloads, each of N streams, one request after another in each:
   no-adapter      the base model
   one-adapter     one adapter for all streams
   many-adapters   another adapter for each stream
-Figures are medians over the rounds, with the least and the most. A run counts only if every reply is
-complete and has its exact length. "alike" is the mean share of a reply's characters until the two
-programs' greedy replies differ: rounding makes it less than 1, adapters that differ make it 0.
+Figures are medians over the rounds, with the least and the most. A run counts only if every reply
+is complete and has its exact length. "alike" is the mean share of a reply's characters until the
+two programs' greedy replies differ: rounding makes it less than 1, adapters that differ make it 0.
 """
 
 import argparse
@@ -77,8 +77,8 @@ def build_llama_server(sources, folder, jobs):
 
 
 def commit_of(folder):
-    done = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True,
-                          check=False)
+    done = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True,
+                          text=True, check=False)
     return done.stdout.strip() or "unknown"
 
 
@@ -214,7 +214,8 @@ def arguments():
 
 def main():
     args = arguments()
-    program = build_llama_server(args.sources, args.build or args.sources / "build-clang", args.jobs)
+    build = args.build or args.sources / "build-clang"
+    program = build_llama_server(args.sources, build, args.jobs)
     workloads = [workload for workload in (Workload("no-adapter", 0), Workload("one-adapter", 1),
                                            Workload("many-adapters", args.streams))
                  if args.only.search(workload.name)]
