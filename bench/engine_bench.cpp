@@ -1,7 +1,8 @@
 // engine/fused/TYPE/STREAMSxPROMPTxREPLY/WORD: replies to STREAMS requests at once, from the demo
 // model, or from that in CLORA_BENCH_FOLDER in bf16 (bench/report/random_model.py). WORD is
 // adapters_N: N adapters of all linear layers, rank 16, which the requests use in turn.
-// decode_tokens_per_s counts from the first token of the last request on.
+// decode_tokens_per_s is that of the steps in which all requests decode: from the last one's first
+// token until the first one ends.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -48,7 +49,7 @@ class EngineBench : public Prepared {
   }
 
   void time(benchmark::State& state) override {
-    double seconds = 0, prompt_seconds = 0, decode_tokens = 0;
+    double seconds = 0, prompt_seconds = 0, decode_tokens = 0, decode_seconds = 0;
     for (auto _ : state) {
       const Run got = run();
       if (got.replies != expected_) return state.SkipWithError("two greedy runs differ");
@@ -56,13 +57,14 @@ class EngineBench : public Prepared {
       seconds += got.seconds;
       prompt_seconds += got.prompt_seconds;
       decode_tokens += got.decode_tokens;
+      decode_seconds += got.decode_seconds;
     }
     const auto runs = static_cast<double>(state.iterations());
     const auto streams = static_cast<double>(load_.streams);
     state.counters["median_us"] = seconds / runs * 1e6;
     state.counters["prompt_tokens_per_s"] =
         runs * streams * static_cast<double>(load_.prompt) / prompt_seconds;
-    state.counters["decode_tokens_per_s"] = decode_tokens / (seconds - prompt_seconds);
+    state.counters["decode_tokens_per_s"] = decode_tokens / decode_seconds;
     state.counters["tokens_per_s"] = runs * streams * static_cast<double>(load_.reply) / seconds;
     loaded_.print_profile([&] { run(); });
   }
@@ -70,7 +72,7 @@ class EngineBench : public Prepared {
  private:
   struct Run {
     std::map<std::int64_t, std::vector<std::int32_t>> replies;
-    double seconds = 0, prompt_seconds = 0, decode_tokens = 0;
+    double seconds = 0, prompt_seconds = 0, decode_tokens = 0, decode_seconds = 0;
   };
 
   void add_adapter(std::int64_t number) {
@@ -91,6 +93,7 @@ class EngineBench : public Prepared {
     for (std::int64_t i = 0; i < load_.streams; ++i) streams[engine_.submit(request(i))] = i;
     Run run;
     std::int64_t tokens = 0;
+    bool all_decode = false;
     while (!engine_.is_idle()) {
       const bool in_prompts = std::ssize(run.replies) < load_.streams;
       for (const GenerationEvent& event : engine_.step()) {
@@ -98,10 +101,15 @@ class EngineBench : public Prepared {
         auto& reply = run.replies[streams.at(event.request)];
         for (const GeneratedToken& token : event.tokens) reply.push_back(token.id);
         tokens += std::ssize(event.tokens);
+        all_decode = all_decode && !event.finish_reason;
       }
       if (in_prompts && std::ssize(run.replies) == load_.streams) {
         run.prompt_seconds = seconds_since(begin);
-        run.decode_tokens = static_cast<double>(load_.streams * load_.reply - tokens);
+        run.decode_tokens = -static_cast<double>(tokens);
+        all_decode = true;
+      } else if (!in_prompts && run.decode_seconds == 0 && !all_decode) {
+        run.decode_seconds = seconds_since(begin) - run.prompt_seconds;
+        run.decode_tokens += static_cast<double>(tokens);
       }
     }
     run.seconds = seconds_since(begin);

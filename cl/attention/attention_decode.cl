@@ -13,8 +13,8 @@
 //         over blocks of GROUP keys: an item owns a key for the scores, and then a column of v and
 //         a slice of the keys; it reads keys and values once for all heads.
 //         attention_join: an item owns one element of y
-// Local   queries [HEADS, E], scores and weights [HEADS, GROUP], sums [SLICES, E], totals
-//         [HEADS, SLICES]
+// Local   queries [HEADS, E], scores and weights [HEADS, GROUP], sums [HEADS, SLICES, E],
+//         totals [HEADS, SLICES], maxima [HEADS]
 // Cost    4 E flops a (query, key) pair and head
 // Numerics  online softmax over blocks, then over splits; the order is fixed. Only keys of the
 //         range are read. -D SOFT_CAP: scores are capped (soft_cap.clh)
@@ -49,12 +49,15 @@
 __attribute__((always_inline)) void scores_of(float* scores, __local const vec* queries,
                                               __global const STORED(KEY_TYPE)* row) {
   vec sums[HEADS];
+#pragma unroll
   for (int j = 0; j < HEADS; ++j) sums[j] = 0.0f;
 #pragma unroll 4
   for (int c = 0; c < COLUMNS; ++c) {
     const vec key = LOAD_VEC(KEY_TYPE, row, c);
+#pragma unroll
     for (int j = 0; j < HEADS; ++j) sums[j] = fma(queries[j * COLUMNS + c], key, sums[j]);
   }
+#pragma unroll
   for (int j = 0; j < HEADS; ++j) {
     scores[j] = dot(sums[j], (vec)(1.0f));
     CAP_SCORES(scores[j], 1.0f);
@@ -90,6 +93,7 @@ __attribute__((always_inline)) void add_values(vec* sums, float* totals, const v
 #pragma unroll
   for (int a = 0; a < AHEAD; ++a) {
     if (n + a * SLICES >= count) continue;
+#pragma unroll
     for (int j = 0; j < HEADS; ++j) {
       const float weight = weights[j * GROUP + n + a * SLICES];
       totals[j] += weight;
@@ -105,8 +109,9 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_decod
     __global float* parts, __global const STORED(X_TYPE)* q, __global const STORED(KEY_TYPE)* k,
     __global const STORED(KEY_TYPE)* v, __global const int* first, __global const int* last,
     PAGE_TABLE_PARAMETERS AttentionProblem problem) {
-  __local vec queries[HEADS * COLUMNS], slices[SLICES * COLUMNS];
+  __local vec queries[HEADS * COLUMNS], slices[HEADS * SLICES * COLUMNS];
   __local float scores[HEADS * GROUP], weights[HEADS * GROUP], slice_totals[HEADS * SLICES];
+  __local float maxima[HEADS];
   const int item = (int)get_local_id(0), h = (int)get_group_id(1) * HEADS, G = problem.G;
   const int slice = item / ITEMS_ACROSS, column = item - slice * ITEMS_ACROSS;
   const long t = get_group_id(0) / SPLITS, row = t * problem.H + h;
@@ -123,6 +128,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_decod
   vec sums[HEADS * ITEM_COLUMNS];
   for (int i = 0; i < HEADS * ITEM_COLUMNS; ++i) sums[i] = 0.0f;
   float running_max[HEADS], totals[HEADS];
+#pragma unroll
   for (int j = 0; j < HEADS; ++j) {
     running_max[j] = FINITE_LOW;
     totals[j] = 0.0f;
@@ -134,10 +140,13 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_decod
     vec values[AHEAD * ITEM_COLUMNS];  // loaded here: the scores take as long
     load_values(values, v_head, k_step, PAGES_ARGUMENT block, slice, keys, column);
     float own[HEADS];
+#pragma unroll
     for (int j = 0; j < HEADS; ++j) own[j] = FINITE_LOW;
     if (key < end) scores_of(own, queries, k_head + KEY_ROW(key) * k_step);
+#pragma unroll
     for (int j = 0; j < HEADS; ++j) scores[j * GROUP + item] = own[j];
     barrier(CLK_LOCAL_MEM_FENCE);  // all scores are written, and the last weights have been read
+#pragma unroll
     for (int j = 0; j < HEADS; ++j) {
       const float new_max = fmax(running_max[j], largest_of(scores + j * GROUP));
       const float factor = exp(running_max[j] - new_max);
@@ -154,27 +163,29 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_decod
     }
   }
 
+#pragma unroll
   for (int j = 0; j < HEADS; ++j) {
     for (int i = 0; i < ITEM_COLUMNS && slice < SLICES; ++i) {
       const int c = column + i * GROUP;
-      if (c < COLUMNS) slices[slice * COLUMNS + c] = sums[j * ITEM_COLUMNS + i];
+      if (c < COLUMNS) slices[(j * SLICES + slice) * COLUMNS + c] = sums[j * ITEM_COLUMNS + i];
     }
     if (column == 0 && slice < SLICES) slice_totals[j * SLICES + slice] = totals[j];
-    barrier(CLK_LOCAL_MEM_FENCE);  // the sums of all slices are written
-    __global float* part = parts + ((row + j) * SPLITS + split) * (HEAD_DIM + 2);
-    for (int e = item; e < HEAD_DIM; e += GROUP) {
-      float sum = 0.0f;
-      for (int s = 0; s < SLICES; ++s) sum += ((__local const float*)slices)[s * HEAD_DIM + e];
-      part[e] = sum;
-    }
-    if (item == 0) {
-      float total = slice_totals[j * SLICES];
-      for (int s = 1; s < SLICES; ++s) total += slice_totals[j * SLICES + s];
-      part[HEAD_DIM] = running_max[j];
-      part[HEAD_DIM + 1] = total;
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);  // the slices have been read
+    if (item == 0) maxima[j] = running_max[j];
   }
+  barrier(CLK_LOCAL_MEM_FENCE);  // the sums of all slices are written
+  for (int i = item; i < HEADS * HEAD_DIM; i += GROUP) {
+    const int j = i / HEAD_DIM, e = i - j * HEAD_DIM;
+    __local const float* of_head = (__local const float*)(slices + j * SLICES * COLUMNS);
+    float sum = 0.0f;
+    for (int n = 0; n < SLICES; ++n) sum += of_head[n * HEAD_DIM + e];
+    parts[((row + j) * SPLITS + split) * (HEAD_DIM + 2) + e] = sum;
+  }
+  if (item >= HEADS) return;
+  float total = slice_totals[item * SLICES];
+  for (int n = 1; n < SLICES; ++n) total += slice_totals[item * SLICES + n];
+  __global float* part = parts + ((row + item) * SPLITS + split) * (HEAD_DIM + 2);
+  part[HEAD_DIM] = maxima[item];
+  part[HEAD_DIM + 1] = total;
 }
 
 __kernel void attention_join(__global STORED(RESULT_TYPE)* y, __global float* log_sum_exp,

@@ -30,6 +30,8 @@ clora_status remember(clora_status status, const char* message, int opencl_statu
   return status;
 }
 
+}  // namespace
+
 clora_status status_of(ErrorCode code) {
   switch (code) {
     case ErrorCode::invalid_argument:
@@ -61,8 +63,6 @@ clora_status status_of(ErrorCode code) {
   }
   return CLORA_INTERNAL;
 }
-
-}  // namespace
 
 clora_status status_of_current_exception() noexcept {
   try {

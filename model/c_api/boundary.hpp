@@ -14,6 +14,8 @@
 
 namespace clora::c_api {
 
+clora_status status_of(ErrorCode code);
+
 // Records the exception being handled as the thread's last error and returns its status.
 // REQUIRES: called in a catch block.
 clora_status status_of_current_exception() noexcept;

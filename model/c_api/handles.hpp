@@ -3,13 +3,18 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "clora/lora/adapter.hpp"
+#include "clora/model/generation/engine.hpp"
 #include "clora/model/generation/generator.hpp"
+#include "clora/model/generation/grammar/grammar_vocabulary.hpp"
 #include "clora/model/text/chat_template.hpp"
 #include "clora/model/text/tokenizer.hpp"
 #include "clora/model/training/trainer.hpp"
@@ -68,6 +73,24 @@ struct clora_session {
   const clora::Adapter* adapter_or_null() const {
     return adapter == nullptr ? nullptr : &adapter->adapter;
   }
+};
+
+struct clora_engine {
+  std::shared_ptr<clora::c_api::ModelCore> model;
+  std::shared_ptr<clora::c_api::AdapterCore> base_adapter;  // null: none
+  std::optional<clora::Tokenizer> tokenizer;
+  std::vector<std::int32_t> end_ids;  // of requests that give none
+  std::once_flag makes_vocabulary;    // at the first request with a grammar, from any thread
+  std::optional<clora::GrammarVocabulary> vocabulary;
+  std::unique_ptr<clora::Engine> engine;
+  clora::EngineStatistics counted;  // those that the context's counters contain
+
+  std::deque<clora::GenerationEvent> events;  // not taken yet
+  // The event that was taken last, and what a clora_event points to.
+  clora::GenerationEvent taken;
+  std::vector<std::int32_t> taken_ids;
+  std::vector<double> taken_logprobs;
+  std::vector<clora_token_logprob> taken_top_logprobs;
 };
 
 struct clora_trainer {

@@ -78,12 +78,13 @@ GenerationConfig config_of(const clora_generation_options& o, const ModelConfig&
   check(o);
   GenerationConfig config;
   if (o.max_tokens != 0) config.max_tokens = o.max_tokens;
-  config.temperature = o.temperature;
-  config.top_k = o.top_k;
-  if (o.top_p != 0) config.top_p = o.top_p;
-  config.min_p = o.min_p;
-  if (o.repetition_penalty != 0) config.repetition_penalty = o.repetition_penalty;
-  config.seed = o.seed;
+  SamplingConfig& sampling = config.sampling;
+  sampling.temperature = o.temperature;
+  sampling.top_k = o.top_k;
+  if (o.top_p != 0) sampling.top_p = o.top_p;
+  sampling.min_p = o.min_p;
+  if (o.repetition_penalty != 0) sampling.repetition_penalty = o.repetition_penalty;
+  sampling.seed = o.seed;
   if (o.ignore_end != 0) return config;
   if (o.end_ids != nullptr) {
     config.end_ids.assign(o.end_ids, o.end_ids + o.end_id_count);

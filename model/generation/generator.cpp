@@ -11,25 +11,13 @@ namespace {
 
 constexpr std::int64_t kPromptChunk = 256;  // tokens
 
-EngineConfig engine_config(const Adapter* adapter, std::int64_t max_positions,
-                           std::optional<DType> cache_type) {
+EngineConfig engine_config(const Adapter* adapter, const GeneratorConfig& config) {
   return {.max_sequences = 1,
-          .max_positions = max_positions,
+          .max_positions = config.max_positions,
           .step_tokens = kPromptChunk,
-          .cache_type = cache_type,
-          .shares_prefixes = false,
+          .cache_type = config.cache_type,
+          .shares_prefixes = config.shares_prefixes,
           .base_adapter = adapter};
-}
-
-SamplingConfig sampling_of(const GenerationConfig& config) {
-  return {.temperature = config.temperature,
-          .top_k = config.top_k,
-          .top_p = config.top_p,
-          .min_p = config.min_p,
-          .repetition_penalty = config.repetition_penalty,
-          .seed = config.seed,
-          .logprobs = config.logprobs,
-          .top_logprobs = config.top_logprobs};
 }
 
 }  // namespace
@@ -43,6 +31,10 @@ struct Generator::Impl {
     Generation generation = {};
     bool has_ended = false;
   };
+  // Adds what an event has, unless it is of an earlier request. Returns whether the caller wants
+  // more.
+  static bool add(GenerationEvent& event, Reply& reply,
+                  const std::function<bool(std::int32_t)>& on_token);
   // Runs one step and adds its tokens. Returns whether the caller wants more of them.
   bool step(Reply& reply, const std::function<bool(std::int32_t)>& on_token);
   void cancel(Reply& reply);
@@ -50,33 +42,51 @@ struct Generator::Impl {
   Engine engine;
 };
 
-bool Generator::Impl::step(Reply& reply, const std::function<bool(std::int32_t)>& on_token) {
-  for (GenerationEvent& event : engine.step()) {
-    if (event.request != reply.id) continue;
-    if (!event.error.empty()) throw Error(event.error_code, event.error);
-    Generation& generation = reply.generation;
-    reply.has_ended = event.finish_reason.has_value();
-    if (reply.has_ended) generation.finish_reason = *event.finish_reason;
-    for (GeneratedToken& token : event.tokens) {
-      generation.ids.push_back(token.id);
-      generation.logprobs.push_back(token.logprob);
-      generation.top_logprobs.push_back(std::move(token.top_logprobs));
-      if (on_token && !on_token(token.id)) return false;
-    }
+bool Generator::Impl::add(GenerationEvent& event, Reply& reply,
+                          const std::function<bool(std::int32_t)>& on_token) {
+  if (event.request != reply.id) return true;
+  if (!event.error.empty()) throw Error(event.error_code, event.error);
+  Generation& generation = reply.generation;
+  reply.has_ended = event.finish_reason.has_value();
+  if (reply.has_ended) {
+    generation.finish_reason = *event.finish_reason;
+    generation.cached_tokens = event.cached_tokens;
+  }
+  for (GeneratedToken& token : event.tokens) {
+    generation.ids.push_back(token.id);
+    generation.logprobs.push_back(token.logprob);
+    generation.top_logprobs.push_back(std::move(token.top_logprobs));
+    if (on_token && !on_token(token.id)) return false;
   }
   return true;
 }
 
+bool Generator::Impl::step(Reply& reply, const std::function<bool(std::int32_t)>& on_token) {
+  for (GenerationEvent& event : engine.step()) {
+    if (!add(event, reply, on_token)) return false;
+  }
+  return true;
+}
+
+// Tokens that the engine has generated since are dropped.
 void Generator::Impl::cancel(Reply& reply) {
   engine.cancel(reply.id);
-  while (!engine.is_idle()) engine.step();
+  while (!engine.is_idle()) {
+    for (const GenerationEvent& event : engine.step()) {
+      if (event.request != reply.id || !event.finish_reason) continue;
+      reply.generation.cached_tokens = event.cached_tokens;
+    }
+  }
   reply.has_ended = true;
   reply.generation.finish_reason = FinishReason::cancelled;
 }
 
 Generator::Generator(LanguageModel& model, const Adapter* adapter, std::int64_t max_positions,
                      std::optional<DType> cache_type)
-    : impl_(std::make_unique<Impl>(model, engine_config(adapter, max_positions, cache_type))) {}
+    : Generator(model, adapter, {.max_positions = max_positions, .cache_type = cache_type}) {}
+
+Generator::Generator(LanguageModel& model, const Adapter* adapter, const GeneratorConfig& config)
+    : impl_(std::make_unique<Impl>(model, engine_config(adapter, config))) {}
 
 Generator::~Generator() = default;
 
@@ -85,9 +95,11 @@ Generation Generator::generate(std::span<const std::int32_t> prompt, const Gener
   Impl& impl = *impl_;
   GenerationRequest request{.prompt = {prompt.begin(), prompt.end()},
                             .max_tokens = config.max_tokens,
-                            .sampling = sampling_of(config),
+                            .sampling = config.sampling,
                             .adapters = {},
-                            .end_ids = config.end_ids};
+                            .end_ids = config.end_ids,
+                            .grammar = config.grammar,
+                            .draft_tokens = config.draft_tokens};
   Impl::Reply reply{.id = impl.engine.submit(std::move(request))};
   Generation& generation = reply.generation;
   const auto begin = std::chrono::steady_clock::now();
@@ -104,9 +116,9 @@ Generation Generator::generate(std::span<const std::int32_t> prompt, const Gener
     }
   }
   generation.decode_seconds = seconds_since(prompt_end);
-  const bool with_logprobs = config.logprobs || config.top_logprobs > 0;
-  if (!with_logprobs) generation.logprobs.clear();
-  if (config.top_logprobs == 0) generation.top_logprobs.clear();
+  const SamplingConfig& sampling = config.sampling;
+  if (!sampling.logprobs && sampling.top_logprobs == 0) generation.logprobs.clear();
+  if (sampling.top_logprobs == 0) generation.top_logprobs.clear();
   return generation;
 }
 

@@ -1,8 +1,9 @@
 // Generator: text generation from a model, one stream, with an optional adapter.
 //
-// Prefill runs in recorded chunks, and decode as one recorded step of one token; the KV cache and
-// the sampled token stay on the device, and only ids and log-probabilities are read back. Threads:
-// one at a time. Must not outlive the model or the adapter.
+// It is the case of one request of an Engine (engine.hpp). Prefill runs in recorded chunks, and
+// decode as one recorded step of one token; the KV cache and the sampled token stay on the device,
+// and only ids and log-probabilities are read back. Threads: one at a time. Must not outlive the
+// model or the adapter.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +23,10 @@ namespace clora {
 
 struct GenerationConfig {
   std::int64_t max_tokens = 256;
-  double temperature = 0;  // 0: greedy
-  std::int64_t top_k = 0;  // 0: off
-  double top_p = 1;        // 1: off
-  double min_p = 0;        // 0: off
-  double repetition_penalty = 1;
-  std::uint32_t seed = 0;
   std::vector<std::int32_t> end_ids = {};  // stop tokens, which are not returned
-  bool logprobs = false;                   // report the log-probability of each token
-  std::int64_t top_logprobs = 0;           // number of alternatives to report, at most 32
+  SamplingConfig sampling = {};
+  std::shared_ptr<const TokenGrammar> grammar = {};  // what the reply must match; or null
+  std::int64_t draft_tokens = 0;                     // as in GenerationRequest
   // Called before each further chunk of at most 256 tokens with the number of prompt tokens already
   // enqueued; returning false ends the generation (cancelled, no ids).
   std::function<bool(std::int64_t done)> on_prompt = {};
@@ -43,15 +39,24 @@ struct Generation {
   std::vector<std::vector<TokenLogprob>> top_logprobs;  // one list per token, if requested
   double prompt_seconds = 0;
   double decode_seconds = 0;
+  std::int64_t cached_tokens = 0;  // of the prompt, whose keys and values were in the cache
+};
+
+struct GeneratorConfig {
+  std::int64_t max_positions = 4096;     // prompt and reply together; sizes the KV cache
+  std::optional<DType> cache_type = {};  // kv_cache_type_of()
+  // Whether a prompt that begins like earlier ones, as the turns of a chat do, computes only what
+  // is new. The adapter must not change then.
+  bool shares_prefixes = false;
 };
 
 class Generator {
  public:
-  // adapter may be null. max_positions: prompt and reply together; sizes the KV cache. cache_type:
-  // kv_cache_type_of(). Errors: out_of_memory, with the size that the cache needs; those of
+  // adapter may be null. Errors: out_of_memory, with the size that the cache needs; those of
   // kv_cache_type_of().
   Generator(LanguageModel& model, const Adapter* adapter, std::int64_t max_positions,
             std::optional<DType> cache_type = {});
+  Generator(LanguageModel& model, const Adapter* adapter, const GeneratorConfig& config);
   ~Generator();
 
   // on_token is called with each id as it arrives; returning false ends the generation (cancelled).

@@ -23,7 +23,7 @@ struct ShapeRules {
 };
 
 // A row of logits, from which a token is drawn.
-struct Output {
+struct DrawnRow {
   const Sequence* sequence = nullptr;
   std::int64_t drawn = 0;  // tokens of the reply before it
   std::int64_t row = 0;    // of the step
@@ -35,7 +35,7 @@ class StepLayout {
 
   const StepShape& shape() const noexcept { return shape_; }
   // Those of decoding chunks in their order, each with its drafts; then those of prompts.
-  const std::vector<Output>& outputs() const noexcept { return outputs_; }
+  const std::vector<DrawnRow>& outputs() const noexcept { return outputs_; }
   // The chunks that draw, in the order of their outputs.
   std::vector<const Chunk*> drawing() const;
   void fill(const PagedForward::Staged& staged, std::int64_t page_positions) const;
@@ -48,7 +48,7 @@ class StepLayout {
 
   std::vector<const Chunk*> paged_, prompts_;
   StepShape shape_;
-  std::vector<Output> outputs_;
+  std::vector<DrawnRow> outputs_;
 };
 
 }  // namespace clora

@@ -40,7 +40,7 @@ struct Parts {
   }
 };
 
-SampleSettings settings_of(const Output& output) {
+SampleSettings settings_of(const DrawnRow& output) {
   const Sequence& sequence = *output.sequence;
   const SamplingConfig& s = sequence.request.sampling;
   const auto f = [](double value) { return static_cast<float>(value); };
@@ -104,7 +104,7 @@ void TokenSampler::set_sequence(const Sequence& sequence) {
 
 TokenSampler::Form TokenSampler::form_of(const StepLayout& layout) const {
   Form form{.outputs = layout.shape().outputs};
-  for (const Output& output : layout.outputs()) {
+  for (const DrawnRow& output : layout.outputs()) {
     const GenerationRequest& request = output.sequence->request;
     form.uses_state = form.uses_state || uses_state(request);
     form.top_logprobs = std::max(form.top_logprobs, top_logprobs_of(request.sampling));
@@ -152,7 +152,7 @@ TokenSampler::Recorded& TokenSampler::recorded(const Form& form) {
 
 void TokenSampler::write_settings(const StepLayout& layout, std::span<SampleSettings> rows) const {
   std::ranges::fill(rows, SampleSettings{.slot = -1});
-  const std::vector<Output>& outputs = layout.outputs();
+  const std::vector<DrawnRow>& outputs = layout.outputs();
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     rows[i] = settings_of(outputs[i]);
     // Of the rows of one sequence only the first one is certain to count.
@@ -185,7 +185,7 @@ void TokenSampler::draw(const StepLayout& layout, const WriteMask& write_mask) {
   }
   transfer.form = form;
   transfer.top_logprobs.clear();
-  for (const Output& output : layout.outputs()) {
+  for (const DrawnRow& output : layout.outputs()) {
     transfer.top_logprobs.push_back(top_logprobs_of(output.sequence->request.sampling));
   }
   const std::span rows(reinterpret_cast<SampleSettings*>(transfer.memory->bytes().data()),

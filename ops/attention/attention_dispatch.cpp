@@ -18,6 +18,10 @@ const char* decode_cpu_refusal(const Context& context, const AttentionForward& f
   if (const char* why = few_rows_refusal(context, forward)) return why;
   return attention_decode_cpu_refusal(context, forward);
 }
+const char* decode_staged_refusal(const Context& context, const AttentionForward& forward) {
+  if (const char* why = few_rows_refusal(context, forward)) return why;
+  return attention_decode_staged_refusal(context, forward);
+}
 const char* many_rows_refusal(const Context&, const AttentionForward& forward) {
   return forward.spec.decodes() ? "it is for many rows" : nullptr;
 }
@@ -35,6 +39,8 @@ constexpr AttentionImplementation kForward[] = {
      attention_bf16_cpu_passed, record_attention_bf16_cpu},
     {"cpu", kAttentionCpu, needs_cpu, many_rows_refusal, attention_cpu_passed,
      record_attention_cpu},
+    {"decode_staged", kAttentionDecodeStaged, needs_nothing, decode_staged_refusal, needs_no_test,
+     record_attention_decode_staged, ActivationTypes::any},
     {"decode", kAttentionDecode, needs_nothing, few_rows_refusal, needs_no_test,
      record_attention_decode, ActivationTypes::any},
     {"flash", kAttentionFlash, needs_nothing, attention_flash_refusal, needs_no_test,

@@ -117,6 +117,7 @@ const char* decode_layers_cpu_refusal(const Context& context, const DecodeLayers
     return "it needs dot products of bytes, and precision auto";
   }
   const Tensor& like = decode.layers.front().q;
+  if (!is_quantised(like.type())) return "it reads packed quantised weights";
   for (const DecodeLayer& layer : decode.layers) {
     if (has_adapter(layer)) return "it is for layers without adapters";
     for (const Tensor* w : matrices_of(layer)) {

@@ -275,6 +275,71 @@ static void forward_agrees_with_generation(clora_session* session, size_t width)
   free(last);
 }
 
+/* ---- Engines ---- */
+
+/* Runs the engine until it is idle, and appends the tokens of request i to replies[i]. */
+static void run_engine(clora_engine* engine, const uint64_t* requests, size_t count,
+                       int32_t (*replies)[kReply], size_t* lengths) {
+  int32_t idle = 0;
+  clora_event event = clora_event_init();
+  while (!idle) {
+    OK(clora_engine_step(engine, &idle));
+    for (;;) {
+      OK(clora_engine_poll(engine, &event));
+      if (event.kind == CLORA_EVENT_NONE) break;
+      EXPECT(event.kind != CLORA_EVENT_FAILED && event.error == NULL);
+      for (size_t i = 0; i < count; ++i) {
+        if (event.request != requests[i]) continue;
+        EXPECT(lengths[i] + event.id_count <= kReply);
+        if (event.id_count > 0) {
+          memcpy(replies[i] + lengths[i], event.ids, event.id_count * sizeof(int32_t));
+        }
+        lengths[i] += event.id_count;
+      }
+    }
+  }
+}
+
+/* A request of the model, one of the adapter and one that is cancelled, at once: the first two get
+ * what a session gives to each alone. */
+static void engine(clora_model* model, clora_session* session, clora_adapter* adapter) {
+  clora_engine* engine = NULL;
+  clora_engine_options options = clora_engine_options_init();
+  clora_engine_statistics statistics = clora_engine_statistics_init();
+  clora_request request = clora_request_init();
+  const clora_adapter_use use = {"mine", 1};
+  uint64_t ids[3];
+  int32_t want[2][kReply], got[3][kReply];
+  size_t lengths[3] = {0, 0, 0};
+  greedy(session, want[0]);
+  OK(clora_session_attach(session, adapter));
+  greedy(session, want[1]);
+  OK(clora_session_detach(session));
+  options.max_positions = 64;
+  options.device_adapters = 1;
+  OK(clora_engine_create(model, &options, &engine));
+  OK(clora_engine_add_adapter(engine, "mine", adapter));
+  request.prompt = prompt;
+  request.prompt_count = kPrompt;
+  request.max_tokens = kReply;
+  request.ignore_end = 1;
+  OK(clora_engine_submit(engine, &request, &ids[0]));
+  OK(clora_engine_submit(engine, &request, &ids[2]));
+  request.adapters = &use;
+  request.adapter_count = 1;
+  OK(clora_engine_submit(engine, &request, &ids[1]));
+  OK(clora_engine_remove_adapter(engine, "mine")); /* requests that use it go on */
+  OK(clora_engine_cancel(engine, ids[2]));
+  run_engine(engine, ids, 3, got, lengths);
+  EXPECT(lengths[0] == kReply && lengths[1] == kReply && lengths[2] == 0);
+  EXPECT(memcmp(want[0], got[0], sizeof want[0]) == 0);
+  EXPECT(memcmp(want[1], got[1], sizeof want[1]) == 0);
+  OK(clora_engine_get_statistics(engine, &statistics));
+  EXPECT(statistics.generated_tokens == 2 * kReply && statistics.steps >= kReply);
+  EXPECT(statistics.running == 0 && statistics.waiting == 0);
+  clora_engine_release(engine);
+}
+
 /* ---- On this program's queue ---- */
 
 struct host {
@@ -393,6 +458,7 @@ static void run(const char* model_folder, const char* work_folder) {
   OK(clora_adapter_load(model, work_folder, &loaded));
   OK(clora_session_create(model, NULL, &session));
   attached_adapters(session, loaded);
+  engine(model, session, loaded);
   stopped_by_the_callback(session, &seen);
   forward_agrees_with_generation(session, vocabulary_of(model));
   const size_t count = chat_prompt(model_folder, chat);

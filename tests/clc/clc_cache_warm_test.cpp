@@ -107,7 +107,8 @@ class ClcCacheWarm : public testing::TestWithParam<test::TinyModel> {
     LanguageModel model(context, files);
     for (const std::size_t length : {1U, 20U, 100U}) {
       const std::vector<std::int32_t> prompt(length, 3);
-      Generator(model, nullptr, 110).generate(prompt, {.max_tokens = 4, .temperature = 0.5});
+      Generator(model, nullptr, 110)
+          .generate(prompt, {.max_tokens = 4, .sampling = {.temperature = 0.5}});
     }
   }
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/support/gguf_parts.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
@@ -286,6 +288,71 @@ TEST_F(CommandLine, ChatKeepsItsTurnsUntilReset) {
   const auto lines = result.json_lines();
   ASSERT_EQ(lines.size(), 3U);
   EXPECT_EQ(lines[0].at("ids"), lines[2].at("ids"));
+}
+
+// The cache has full pages of 16 tokens.
+TEST_F(CommandLine, ATurnOfAChatComputesOnlyWhatIsNew) {
+  const ProgramResult result = run_clora(test::ProgramCall{
+      .arguments = {"chat", "--model", model, "--max-tokens", "3", "--json", "--context", "250"},
+      .input = "ab abc the llo ab\nab\n"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const auto lines = result.json_lines();
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0].at("cached_tokens"), 0);
+  const auto of_first = lines[0].at("prompt_tokens").get<int>();
+  ASSERT_GE(of_first, 16);
+  EXPECT_GE(lines[1].at("cached_tokens").get<int>(), of_first / 16 * 16);
+  EXPECT_LT(lines[1].at("cached_tokens").get<int>(), lines[1].at("prompt_tokens").get<int>());
+}
+
+// The text of the reply to "ab" with more options.
+std::string reply_with(const std::string& model, const std::vector<std::string>& options) {
+  std::vector<std::string> all{"generate", "--model", model, "--prompt", "ab", "--json"};
+  all.insert(all.end(), options.begin(), options.end());
+  const ProgramResult result = run_clora(all);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  return result.json_lines().at(0).at("text");
+}
+
+TEST_F(CommandLine, ARepliesGrammarComesFromAFile) {
+  const std::string grammar = *folder / "answers.gbnf", schema = *folder / "schema.json";
+  test::write_file(grammar, R"(root ::= "maybe " ("yes" | "no"))");
+  test::write_file(schema, R"({"type": "object", "properties": {"ok": {"type": "boolean"}},
+                               "required": ["ok"], "additionalProperties": false})");
+  EXPECT_THAT(reply_with(model, {"--grammar", grammar}), testing::MatchesRegex("maybe (yes|no)"));
+  const std::string object = reply_with(model, {"--json-schema", schema, "--max-tokens", "80"});
+  EXPECT_TRUE(nlohmann::json::parse(object).at("ok").is_boolean()) << object;
+  EXPECT_THAT(reply_with(model, {"--json-object", "--max-tokens", "5"}), testing::StartsWith("{"));
+  const ProgramResult chat = run_clora(test::ProgramCall{
+      .arguments = {"chat", "--model", model, "--grammar", grammar}, .input = "ab\n"});
+  EXPECT_TRUE(chat.out.ends_with("\nmaybe yes\n") || chat.out.ends_with("\nmaybe no\n"))
+      << chat.out << chat.err;
+}
+
+TEST_F(CommandLine, AGrammarThatCannotBeReadIsOneLineWithItsFile) {
+  const std::string grammar = *folder / "wrong.gbnf";
+  test::write_file(grammar, "root ::= (");
+  const std::vector<std::string> call{"generate", "--model", model, "--prompt", "ab"};
+  const auto fails = [&](std::vector<std::string> options, int exit_code, const char* part) {
+    options.insert(options.begin(), call.begin(), call.end());
+    const ProgramResult result = run_clora(options);
+    EXPECT_EQ(result.exit_code, exit_code);
+    EXPECT_THAT(result.err, HasSubstr(part));
+  };
+  fails({"--grammar", grammar}, 1, "wrong.gbnf: grammar: line 1");
+  fails({"--json-schema", grammar}, 1, "wrong.gbnf: json schema");
+  fails({"--grammar", "/no/grammar"}, 1, "/no/grammar");
+  fails({"--grammar", grammar, "--json-object"}, 2, "--json-object excludes --grammar");
+}
+
+TEST_F(CommandLine, PenaltiesAndFiltersChangeAReplyAndGuessedTokensDoNot) {
+  const std::string greedy = reply_with(model, {"--max-tokens", "40"});
+  EXPECT_EQ(reply_with(model, {"--max-tokens", "40", "--draft-tokens", "4"}), greedy);
+  EXPECT_NE(reply_with(model, {"--max-tokens", "40", "--presence-penalty", "100"}), greedy);
+  EXPECT_NE(reply_with(model, {"--max-tokens", "40", "--frequency-penalty", "100"}), greedy);
+  const std::string drawn = reply_with(model, {"--max-tokens", "40", "--temperature", "1"});
+  EXPECT_NE(reply_with(model, {"--max-tokens", "40", "--temperature", "1", "--typical-p", "0.01"}),
+            drawn);
 }
 
 TEST_F(CommandLine, AClosedOutputPipeIsNotACrash) {

@@ -6,6 +6,7 @@
 
 #include "tests/support/family_models.hpp"
 #include "tests/support/program.hpp"
+#include "tests/support/random_adapter.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_chat_model.hpp"
 
@@ -43,6 +44,30 @@ TEST_F(EmbeddingExamples, BothReportErrors) {
     EXPECT_EQ(adapter.exit_code, 1) << name;
     EXPECT_THAT(adapter.err, HasSubstr("/no/adapter")) << name;
   }
+}
+
+TEST_F(EmbeddingExamples, ALoopServesPromptsWithTwoAdaptersAsEachAloneWouldBe) {
+  const std::vector<std::string> adapters{folder_ / "first", folder_ / "second"};
+  {
+    test::OpenModel open(model());
+    test::write_random_adapter(open.model, adapters[0], 1);
+    test::write_random_adapter(open.model, adapters[1], 100);
+  }
+  const std::vector<std::string> prompts{"the llo", "the llo", "abc"};
+  const test::ProgramResult served = run(
+      "embedding_serve_c", {model(), adapters[0], adapters[1], prompts[0], prompts[1], prompts[2]});
+  EXPECT_EQ(served.exit_code, 0) << served.err;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    const test::ProgramResult alone =
+        run("embedding_generate_c", {model(), prompts[i], adapters[i % 2]});
+    EXPECT_EQ(alone.exit_code, 0) << alone.err;
+    EXPECT_THAT(served.out,
+                HasSubstr(std::to_string(i) + (i % 2 == 0 ? " first: " : " second: ") + alone.out));
+  }
+  const test::ProgramResult absent =
+      run("embedding_serve_c", {model(), adapters[0], "/no/adapter", "x"});
+  EXPECT_EQ(absent.exit_code, 1);
+  EXPECT_THAT(absent.err, HasSubstr("/no/adapter"));
 }
 
 TEST_F(EmbeddingExamples, AQueueOfTheProgramsOwnGetsTheLogits) {

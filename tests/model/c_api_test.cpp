@@ -142,6 +142,7 @@ TEST_F(CApi, NullHandlesAreRefusedByName) {
   clora_session* session = nullptr;
   clora_adapter* adapter = nullptr;
   clora_trainer* trainer = nullptr;
+  clora_engine* engine = nullptr;
   std::int32_t number = 0;
   std::size_t count = 0;
   const auto refused = [](clora_status status, const char* part) {
@@ -169,6 +170,14 @@ TEST_F(CApi, NullHandlesAreRefusedByName) {
   refused(clora_adapter_save(nullptr, "x"), "clora_adapter_save: adapter");
   refused(clora_trainer_create(nullptr, nullptr, &trainer), "clora_trainer_create: adapter");
   refused(clora_trainer_step(nullptr, nullptr, 1, nullptr), "clora_trainer_step: trainer");
+  refused(clora_engine_create(nullptr, nullptr, &engine), "clora_engine_create: model");
+  refused(clora_engine_add_adapter(nullptr, "x", nullptr), "clora_engine_add_adapter: engine");
+  refused(clora_engine_remove_adapter(nullptr, "x"), "clora_engine_remove_adapter: engine");
+  refused(clora_engine_submit(nullptr, nullptr, nullptr), "clora_engine_submit: engine");
+  refused(clora_engine_cancel(nullptr, 1), "clora_engine_cancel: engine");
+  refused(clora_engine_step(nullptr, &number), "clora_engine_step: engine");
+  refused(clora_engine_poll(nullptr, nullptr), "clora_engine_poll: engine");
+  refused(clora_engine_get_statistics(nullptr, nullptr), "clora_engine_get_statistics: engine");
   refused(clora_tokenizer_load(nullptr, nullptr), "clora_tokenizer_load: the result pointer");
   refused(clora_tokenizer_encode(nullptr, "x", 1, 0, nullptr, 0, &count),
           "clora_tokenizer_encode: tokenizer");
@@ -181,6 +190,7 @@ TEST(CApiRelease, TakesNull) {
   clora_model_release(nullptr);
   clora_adapter_release(nullptr);
   clora_session_release(nullptr);
+  clora_engine_release(nullptr);
   clora_trainer_release(nullptr);
   clora_tokenizer_release(nullptr);
   clora_decoder_release(nullptr);
@@ -316,7 +326,7 @@ TEST_F(OpenCApi, RefusesIdsBuffersAndParametersThatDoNotFit) {
   clora_session_options named = clora_session_options_init();
   named.kv_cache_type = "q8_0";
   expect_error(clora_session_create(model_, &named, &session), CLORA_INVALID_ARGUMENT,
-               "the type of the KV cache must be auto, f32, bf16 or f16, got 'q8_0'");
+               "KV cache: the type must be auto, f32, bf16 or f16, got 'q8_0'");
 }
 
 TEST(CApiText, IsCutBetweenCharacters) {
@@ -629,12 +639,15 @@ TEST_F(OpenCApi, AllMemoryComesBackWhenAllIsReleased) {
   ASSERT_EQ(clora_context_get_statistics(context_, &before), CLORA_OK);
   clora_model* model = nullptr;
   clora_session* session = nullptr;
+  clora_engine* engine = nullptr;
   ASSERT_EQ(clora_model_load(context_, model_folder().c_str(), nullptr, &model), CLORA_OK);
   ASSERT_EQ(clora_session_create(model, nullptr, &session), CLORA_OK);
+  ASSERT_EQ(clora_engine_create(model, nullptr, &engine), CLORA_OK);
   last_logits(session);
   ASSERT_EQ(clora_generate(session, ids_.data(), 4, nullptr, nullptr, 0, nullptr), CLORA_OK);
   clora_model_release(model);
   clora_session_release(session);
+  clora_engine_release(engine);
   ASSERT_EQ(clora_context_get_statistics(context_, &after), CLORA_OK);
   EXPECT_EQ(after.memory_in_use_bytes, before.memory_in_use_bytes);
   EXPECT_GT(after.memory_high_water_bytes, before.memory_high_water_bytes);

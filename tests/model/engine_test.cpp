@@ -142,6 +142,30 @@ TEST_P(EngineOfFamily, RepliesToRequestsTogetherAsToEachAlone) {
   }
 }
 
+TEST_F(EngineTest, AGeneratorComputesOnlyWhatFollowsAnEarlierTextIfItMay) {
+  open("Llama");
+  Ids prompt = some_ids(37, 2);
+  const GenerationConfig config{.max_tokens = 20};
+  Generator sharing(model(), nullptr, {.max_positions = kPositions, .shares_prefixes = true});
+  const Generation first = sharing.generate(prompt, config);
+  EXPECT_EQ(first.cached_tokens, 0);
+  prompt.insert(prompt.end(), first.ids.begin(), first.ids.end());
+  const Generation next = sharing.generate(prompt, config);
+  EXPECT_EQ(next.cached_tokens, 48);  // full pages of what was computed
+  Generator forgetting(model(), nullptr, kPositions);
+  EXPECT_EQ(forgetting.generate(prompt, config).ids, next.ids);
+  EXPECT_EQ(forgetting.generate(prompt, config).cached_tokens, 0);
+}
+
+TEST_F(EngineTest, AGeneratorThatIsStoppedSaysHowMuchOfThePromptWasCached) {
+  open("Llama");
+  Generator sharing(model(), nullptr, {.max_positions = kPositions, .shares_prefixes = true});
+  const Ids prompt = some_ids(37, 2);
+  const auto stop = [](std::int32_t) { return false; };
+  EXPECT_EQ(sharing.generate(prompt, {.max_tokens = 20}, stop).cached_tokens, 0);
+  EXPECT_EQ(sharing.generate(prompt, {.max_tokens = 20}, stop).cached_tokens, 32);
+}
+
 TEST_F(EngineTest, ComputesASharedPrefixOnce) {
   open("Llama");
   const Ids prefix = some_ids(50, 3);
@@ -226,7 +250,7 @@ TEST_F(EngineTest, ReportsLogProbabilitiesAsTheGeneratorDoes) {
   open("Llama");
   const Ids prompt = some_ids(9, 5);
   const Generation want = Generator(model(), nullptr, kPositions)
-                              .generate(prompt, {.max_tokens = 4, .top_logprobs = 3});
+                              .generate(prompt, {.max_tokens = 4, .sampling = {.top_logprobs = 3}});
   Engine engine(model(), config());
   GenerationRequest request = request_of(prompt, 4);
   request.sampling.top_logprobs = 3;

@@ -24,7 +24,7 @@ TEST(GenerationWithFaults, SucceedsWhenRequestedAgain) {
   FaultyModel open;
   open.renew();
   const std::vector<std::int32_t> prompt{5, 6, 7};
-  const GenerationConfig config{.max_tokens = 3, .top_logprobs = 2};
+  const GenerationConfig config{.max_tokens = 3, .sampling = {.top_logprobs = 2}};
   const std::vector<std::int32_t> want =
       Generator(open.model(), nullptr, 32).generate(prompt, config).ids;
   for (const CallKind kind : {CallKind::kernel, CallKind::argument, CallKind::allocation,
@@ -52,7 +52,8 @@ TEST(Generator, ReportsAsManyAlternativesAsEachGenerationRequests) {
   Generator generator(open.model(), nullptr, 32);
   const std::vector<std::int32_t> prompt{5, 6, 7};
   const auto alternatives = [&](std::int64_t count) {
-    return generator.generate(prompt, {.max_tokens = 1, .top_logprobs = count}).top_logprobs.at(0);
+    return generator.generate(prompt, {.max_tokens = 1, .sampling = {.top_logprobs = count}})
+        .top_logprobs.at(0);
   };
   const auto two = alternatives(2);
   ASSERT_EQ(alternatives(3).size(), 3U);

@@ -10,28 +10,15 @@
 #include <string>
 #include <vector>
 
-#include "clora/lora/peft_files.hpp"
 #include "clora/runtime/files/json.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/program.hpp"
+#include "tests/support/random_adapter.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/test_models.hpp"
 #include "tests/support/tiny_chat_model.hpp"
 
 namespace clora::test {
-
-inline void write_random_adapter(LanguageModel& model, const std::filesystem::path& folder,
-                                 std::uint32_t seed) {
-  const Adapter adapter(model.context(), adapter_sites(model.config()), {.rank = 2, .alpha = 2});
-  for (const AdapterModule& module : adapter.modules()) {
-    const LoraWeights weights = adapter.weights(module.site.path);
-    for (const Tensor& matrix : {weights.a, weights.bt}) {
-      const auto values = random_values(static_cast<std::size_t>(matrix.elements()), seed++, 0.7F);
-      model.context().write(matrix, std::as_bytes(std::span(values)));
-    }
-  }
-  save_adapter(adapter, folder);
-}
 
 // Writes model/, first/ and second/ into a folder. The model has space for replies that are long
 // enough to disconnect from.

@@ -56,7 +56,8 @@ std::string generate_tiny(LanguageModel& model, const Adapter* adapter) {
   std::vector<std::int32_t> prompt(17);
   std::iota(prompt.begin(), prompt.end(), 1);
   const Generation generated = generator.generate(
-      prompt, {.max_tokens = 4, .temperature = 1, .seed = 3, .logprobs = true, .top_logprobs = 2});
+      prompt, {.max_tokens = 4,
+               .sampling = {.temperature = 1, .seed = 3, .logprobs = true, .top_logprobs = 2}});
   return fmt::format("{} {}", fmt::join(generated.ids, " "), fmt::join(generated.logprobs, " "));
 }
 

@@ -104,7 +104,9 @@ void answer(Conversation& conversation, const Replying& with, const GenerationCo
   if (!output.json()) output.text("\n");
   output.object({{"text", reply.text},
                  {"ids", reply.generation.ids},
-                 {"finish_reason", name_of(reply.generation.finish_reason)}});
+                 {"finish_reason", name_of(reply.generation.finish_reason)},
+                 {"prompt_tokens", prompt.size()},
+                 {"cached_tokens", reply.generation.cached_tokens}});
   conversation.add("assistant", reply.text);
   interrupt.forget();
 }
@@ -141,15 +143,20 @@ int chat(const Options& options) {
   Output output(options.common.output);
   const ModelText text(options.common.model, options.chat_template);
   text.chat_template();  // fail before loading if there is no chat template
+  std::shared_ptr<const TokenGrammar> grammar = grammar_of(options.sampling.grammar, text);
   LoadedModel loaded(options.common, output, options.context);
   const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
   GenerationConfig config = options.sampling.config;
-  config.seed = static_cast<std::uint32_t>(options.common.seed);
+  config.sampling.seed = static_cast<std::uint32_t>(options.common.seed);
+  config.grammar = std::move(grammar);
   config.end_ids = loaded.end_ids(text);
   const std::int64_t limit = loaded.model().config().max_positions;
   const std::int64_t positions = limit > 0 ? std::min(options.context, limit) : options.context;
-  Generator generator(loaded.model(), adapter ? &*adapter : nullptr, positions,
-                      named_kv_cache_type(options.sampling.kv_cache_type));
+  // A turn computes only what the turns before it did not.
+  Generator generator(loaded.model(), adapter ? &*adapter : nullptr,
+                      {.max_positions = positions,
+                       .cache_type = named_kv_cache_type(options.sampling.kv_cache_type),
+                       .shares_prefixes = true});
   Interrupt interrupt("\n");
   Conversation conversation(options, text);
   output.info("Chatting with {} on '{}'. /reset starts over, /exit quits.", options.common.model,
@@ -161,7 +168,7 @@ int chat(const Options& options) {
     if (message == "/reset") conversation.reset();
     if (message.empty() || message == "/reset") continue;
     all_answered &= try_to_answer(message, conversation, with, config, interrupt, output);
-    ++config.seed;  // a repeated message may get another answer
+    ++config.sampling.seed;  // a repeated message may get another answer
   }
   loaded.show_inside();
   return all_answered ? 0 : 1;

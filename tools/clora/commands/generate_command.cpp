@@ -22,8 +22,10 @@ constexpr const char* kFooter = R"(Examples:
   clora generate --model MODEL.gguf --adapter my-adapter --chat --prompt "What is a fjord?"
   clora generate --model MODEL.gguf --prompt - --temperature 0.8 --top-p 0.95 --seed 7 < prompt.txt
   clora generate --model MODEL.gguf --prompt-ids 1,2,3 --json --logprobs 5
+  clora generate --model MODEL.gguf --chat --prompt "A person?" --json-schema person.json
 Lengths are in tokens, log-probabilities in nats: the model's own, before temperature and filters.
-The reply ends at an end token of the model, at a --stop text, or after --max-tokens.
+The reply ends at an end token of the model, at a --stop text, or after --max-tokens; a reply that
+--max-tokens cuts off does not match its schema or grammar.
 --prompt - reads standard input and strips one trailing newline.)";
 
 struct Options {
@@ -104,12 +106,15 @@ nlohmann::ordered_json json_of(const Reply& reply, const std::vector<std::int32_
   return object;
 }
 
-GenerationConfig generation_config(const Options& options, std::vector<std::int32_t> end_ids) {
+GenerationConfig generation_config(const Options& options,
+                                   std::shared_ptr<const TokenGrammar> grammar,
+                                   std::vector<std::int32_t> end_ids) {
   GenerationConfig config = options.sampling.config;
-  config.seed = static_cast<std::uint32_t>(options.common.seed);
+  config.sampling.seed = static_cast<std::uint32_t>(options.common.seed);
+  config.sampling.logprobs = options.logprobs >= 0;
+  config.sampling.top_logprobs = std::max<std::int64_t>(options.logprobs, 0);
+  config.grammar = std::move(grammar);
   config.end_ids = std::move(end_ids);
-  config.logprobs = options.logprobs >= 0;
-  config.top_logprobs = std::max<std::int64_t>(options.logprobs, 0);
   return config;
 }
 
@@ -120,11 +125,13 @@ int generate(const Options& options) {
     const TraceSpan span(options.common.trace.get(), "tokenise");
     return prompt_of(options, text);
   }();
+  std::shared_ptr<const TokenGrammar> grammar = grammar_of(options.sampling.grammar, text);
   const std::int64_t most = std::ssize(prompt) + options.sampling.config.max_tokens;
   LoadedModel loaded(options.common, output, most);
   require_prompt(prompt, loaded.model().config());
   const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
-  const GenerationConfig config = generation_config(options, loaded.end_ids(text));
+  const GenerationConfig config =
+      generation_config(options, std::move(grammar), loaded.end_ids(text));
   Generator generator(loaded.model(), adapter ? &*adapter : nullptr,
                       positions_for(prompt, config.max_tokens, loaded.model().config()),
                       named_kv_cache_type(options.sampling.kv_cache_type));

@@ -4,11 +4,18 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <utility>
 
+#include "clora/model/generation/grammar/token_grammar.hpp"
 #include "clora/model/generation/stop_filter.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {
+
+constexpr const char* kGroup = "Generation";
+constexpr std::int64_t kMaxDraftTokens = 16;
 
 // Decodes token ids to text, shows it and stores it.
 class ReplyText {
@@ -50,56 +57,106 @@ class ReplyText {
   std::string text_;
 };
 
+void add_number(CLI::App& command, const char* name, double& value, CLI::Validator range,
+                const char* help) {
+  command.add_option(name, value, help)
+      ->transform(std::move(range))
+      ->capture_default_str()
+      ->group(kGroup);
+}
+
+void add_count(CLI::App& command, const char* name, std::int64_t& value, Integer range,
+               const char* help) {
+  command.add_option(name, value, help)
+      ->transform(std::move(range))
+      ->capture_default_str()
+      ->group(kGroup);
+}
+
+void add_filters(CLI::App& command, SamplingConfig& sampling) {
+  add_number(command, "--temperature", sampling.temperature, Number(0, 1000),
+             "Sampling temperature; 0: greedy");
+  add_count(command, "--top-k", sampling.top_k, Integer(0, kMaxCount),
+            "Sample only from the K likeliest tokens; 0: off");
+  add_number(command, "--top-p", sampling.top_p, Number(0, 1),
+             "Sample only from the likeliest tokens with this total probability; 1: off");
+  add_number(command, "--min-p", sampling.min_p, Number(0, 1),
+             "Sample only tokens with at least this fraction of the likeliest token's "
+             "probability; 0: off");
+  add_number(command, "--typical-p", sampling.typical_p, Number(0, 1),
+             "Sample only from the tokens with this total probability whose information is nearest "
+             "to the entropy; 1: off");
+}
+
+void add_penalties(CLI::App& command, SamplingConfig& sampling) {
+  add_number(command, "--repetition-penalty", sampling.repetition_penalty, NumberAbove(0, 1000),
+             "Penalty that makes earlier tokens less likely; 1: off");
+  add_number(command, "--presence-penalty", sampling.presence_penalty, Number(-1000, 1000),
+             "Subtracted from the logits of tokens that are in the reply; 0: off");
+  add_number(command, "--frequency-penalty", sampling.frequency_penalty, Number(-1000, 1000),
+             "Subtracted from a token's logit for each time that it is in the reply; 0: off");
+}
+
+void add_grammar_options(CLI::App& command, GrammarOptions& options) {
+  CLI::Option* const object =
+      command.add_flag("--json-object", options.json_object, "Reply with a JSON object")
+          ->group(kGroup);
+  CLI::Option* const schema = command
+                                  .add_option("--json-schema", options.json_schema,
+                                              "File with a JSON Schema that the reply must match")
+                                  ->type_name("FILE")
+                                  ->excludes(object)
+                                  ->group(kGroup);
+  command
+      .add_option("--grammar", options.grammar,
+                  "File with a grammar in GBNF that the reply must match")
+      ->type_name("FILE")
+      ->excludes(object)
+      ->excludes(schema)
+      ->group(kGroup);
+}
+
 }  // namespace
 
 void add_sampling_options(CLI::App& command, SamplingOptions& options) {
-  GenerationConfig& config = options.config;
-  const std::string group = "Generation";
-  command.add_option("--max-tokens", config.max_tokens, "Maximum number of tokens to generate")
-      ->transform(Integer(1, kMaxCount))
-      ->capture_default_str()
-      ->group(group);
-  command.add_option("--temperature", config.temperature, "Sampling temperature; 0: greedy")
-      ->transform(Number(0, 1000))
-      ->capture_default_str()
-      ->group(group);
-  command.add_option("--top-k", config.top_k, "Sample only from the K likeliest tokens; 0: off")
-      ->transform(Integer(0, kMaxCount))
-      ->capture_default_str()
-      ->group(group);
-  command
-      .add_option("--top-p", config.top_p,
-                  "Sample only from the likeliest tokens with this total probability; 1: off")
-      ->transform(Number(0, 1))
-      ->capture_default_str()
-      ->group(group);
-  command
-      .add_option("--min-p", config.min_p,
-                  "Sample only tokens with at least this fraction of the likeliest token's "
-                  "probability; 0: off")
-      ->transform(Number(0, 1))
-      ->capture_default_str()
-      ->group(group);
-  command
-      .add_option("--repetition-penalty", config.repetition_penalty,
-                  "Penalty that makes earlier tokens less likely; 1: off")
-      ->transform(NumberAbove(0, 1000))
-      ->capture_default_str()
-      ->group(group);
+  add_count(command, "--max-tokens", options.config.max_tokens, Integer(1, kMaxCount),
+            "Maximum number of tokens to generate");
+  add_filters(command, options.config.sampling);
+  add_penalties(command, options.config.sampling);
   command
       .add_option("--kv-cache-type", options.kv_cache_type,
                   "Type of the cached keys and values: bf16 and f16 take half the memory of f32; "
                   "auto is bf16, or f32 with --precision f32")
       ->check(CLI::IsMember({"auto", "bf16", "f16", "f32"}))
       ->capture_default_str()
-      ->group(group);
+      ->group(kGroup);
   command
       .add_option("--stop", options.stops,
                   "Text that ends the reply and is removed from it; may be repeated")
       ->type_name("TEXT")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->group(group);
+      ->group(kGroup);
+  add_grammar_options(command, options.grammar);
+  add_count(command, "--draft-tokens", options.config.draft_tokens, Integer(0, kMaxDraftTokens),
+            "Tokens that are guessed from earlier ones and verified in one step, which is faster "
+            "for texts that repeat themselves; 0: none");
+}
+
+std::shared_ptr<const TokenGrammar> grammar_of(const GrammarOptions& options,
+                                               const ModelText& text) {
+  const std::string& file = options.json_schema.empty() ? options.grammar : options.json_schema;
+  if (!options.json_object && file.empty()) return nullptr;
+  const GrammarVocabulary vocabulary(text.tokenizer());
+  if (options.json_object) return TokenGrammar::any_json_object(vocabulary);
+  const MappedFile contents = MappedFile::open(file);
+  try {
+    return options.json_schema.empty()
+               ? TokenGrammar::from_gbnf(contents.text(), vocabulary)
+               : TokenGrammar::from_json_schema(contents.text(), vocabulary);
+  } catch (const Error& error) {
+    fail(error.code(), "{}: {}", file, error.what());
+  }
 }
 
 Reply generate_reply(Generator& generator, std::span<const std::int32_t> prompt,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,13 +13,26 @@
 
 namespace clora {
 
+// What the reply must match: at most one of these.
+struct GrammarOptions {
+  bool json_object = false;
+  std::string json_schema;  // files
+  std::string grammar;
+};
+
 struct SamplingOptions {
-  GenerationConfig config;  // all except end_ids and seed
+  GenerationConfig config;  // all except end_ids, grammar and seed
+  GrammarOptions grammar;
   std::vector<std::string> stops;
   std::string kv_cache_type = "auto";  // named_kv_cache_type()
 };
 
 void add_sampling_options(CLI::App& command, SamplingOptions& options);
+
+// The grammar for the model's tokenizer, or null. Errors: those of TokenGrammar, with the file's
+// name; io; unsupported if the model has no tokenizer.
+std::shared_ptr<const TokenGrammar> grammar_of(const GrammarOptions& options,
+                                               const ModelText& text);
 
 struct Reply {
   std::string text;  // without a stop string
