@@ -38,13 +38,15 @@ def stream_bytes(model="base", **fields):
 
 def read_until(client, text):
     """What arrives until it has the text, or until the connection ends."""
-    data = b""
-    while text not in data:
+    data, found = bytearray(), -1
+    while found < 0:
         part = client.recv(65536)
         if not part:
             break
+        searched = max(0, len(data) - len(text))
         data += part
-    return data
+        found = data.find(text, searched)
+    return bytes(data)
 
 
 @contextlib.contextmanager
