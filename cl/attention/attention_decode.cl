@@ -5,8 +5,8 @@
 // Shapes  q, y [T, H, E]; k, v [Tk, G, E]; first, last [T] i32; log_sum_exp [T, H];
 //         parts [T, H, SPLITS, E + 2]: unnormalised sums of v, their maximum, their total
 // Types   q of -D X_TYPE, k and v of KEY_TYPE (without it X_TYPE), y of RESULT_TYPE: f32, bf16 or
-//         f16; all else f32. -D HEAD_DIM=E; -D VEC_SIZE=4: E is a multiple of 4, and all are
-//         aligned to it
+//         f16; k and v also q8_0, with E a multiple of 32 (q8_0_blocks.clh); all else f32.
+//         -D HEAD_DIM=E; -D VEC_SIZE=4: E is a multiple of 4, and all but q8_0 are aligned to it
 // Pages   -D PAGE: k and v are a cache of pages (paged_keys.clh)
 // Work    attention_decode: a work-group of GROUP items owns a row, HEADS neighbouring heads of one
 //         key head, and a split of the row's keys: group (t SPLITS + split, h / HEADS). It loops
@@ -25,11 +25,14 @@
 //!     RESULT_TYPE=f32
 //! clc: build GROUP=64 HEADS=2 HEAD_DIM={5,256} VEC_SIZE=1 SPLITS=2 X_TYPE={f32,bf16} RESULT_TYPE=f32
 //! clc: build GROUP=64 HEADS={3,8} HEAD_DIM=64 VEC_SIZE=4 SPLITS=16 X_TYPE=f32
-//!     KEY_TYPE={f32,bf16} RESULT_TYPE=f32 PAGE=16
+//!     KEY_TYPE={f32,bf16,q8_0} RESULT_TYPE=f32 PAGE=16
+//! clc: build GROUP=64 HEADS=2 HEAD_DIM=32 VEC_SIZE=1 SPLITS=2 X_TYPE=bf16 KEY_TYPE=q8_0
+//!     RESULT_TYPE=bf16 PAGE=16
 //! clc: budget on gfx90a registers<=128 spills=0
 #include "activations.clh"
 #include "attention/attention_problem.clh"
 #include "attention/paged_keys.clh"
+#include "q8_0_blocks.clh"
 #include "soft_cap.clh"
 
 #if !defined(GROUP) || !defined(HEADS) || !defined(HEAD_DIM) || !defined(SPLITS)
@@ -37,6 +40,11 @@
 #endif
 #ifndef KEY_TYPE
 #define KEY_TYPE X_TYPE
+#endif
+#if BLOCK_OF(KEY_TYPE) == Q8_0_BLOCK
+#define LOAD_KEY(row, i) load_q8_0(row, i)
+#else
+#define LOAD_KEY(row, i) LOAD_VEC(KEY_TYPE, row, i)
 #endif
 #define COLUMNS (HEAD_DIM / VEC_SIZE)  // vectors of a head
 #define ITEMS_ACROSS (COLUMNS < GROUP ? COLUMNS : GROUP)
@@ -53,7 +61,7 @@ __attribute__((always_inline)) void scores_of(float* scores, __local const vec* 
   for (int j = 0; j < HEADS; ++j) sums[j] = 0.0f;
 #pragma unroll 4
   for (int c = 0; c < COLUMNS; ++c) {
-    const vec key = LOAD_VEC(KEY_TYPE, row, c);
+    const vec key = LOAD_KEY(row, c);
 #pragma unroll
     for (int j = 0; j < HEADS; ++j) sums[j] = fma(queries[j * COLUMNS + c], key, sums[j]);
   }
@@ -81,7 +89,7 @@ __attribute__((always_inline)) void load_values(vec* values,
   for (int a = 0; a < AHEAD; ++a) {
     __global const STORED(KEY_TYPE)* row = v + KEY_ROW(begin + min(n + a * SLICES, count - 1)) * v_step;
     for (int i = 0; i < ITEM_COLUMNS; ++i) {
-      values[a * ITEM_COLUMNS + i] = LOAD_VEC(KEY_TYPE, row, min(column + i * GROUP, COLUMNS - 1));
+      values[a * ITEM_COLUMNS + i] = LOAD_KEY(row, min(column + i * GROUP, COLUMNS - 1));
     }
   }
 }
@@ -117,8 +125,10 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_decod
   const long t = get_group_id(0) / SPLITS, row = t * problem.H + h;
   const int split = (int)(get_group_id(0) - t * SPLITS);
   FIND_PAGES(t)
-  const long k_step = (long)G * HEAD_DIM, head = (long)(h / (problem.H / G)) * HEAD_DIM;
+  const long k_step = WORDS(KEY_TYPE, (long)G * HEAD_DIM);
+  const long head = WORDS(KEY_TYPE, (long)(h / (problem.H / G)) * HEAD_DIM);
   const int share = (last[t] - first[t]) / SPLITS + 1;
+  // clc: allow index-overflow of a number of keys
   const int begin = first[t] + split * share, end = min(last[t] + 1, begin + share);
   for (int c = item; c < HEADS * COLUMNS; c += GROUP) {
     queries[c] = LOAD_VEC(X_TYPE, q + row * HEAD_DIM, c) * problem.scale;

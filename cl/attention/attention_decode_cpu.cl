@@ -4,7 +4,8 @@
 //
 // Shapes  q, y [T, H, E]; k, v [Tk, G, E]; first, last [T] i32; log_sum_exp [T, H];
 //         parts [T, H, splits, E + 2]: unnormalised sums of v, their maximum, their total
-// Types   k, v and cache of -D KEY_TYPE: f32 (without it), bf16 or f16; all else f32
+// Types   k, v and cache of -D KEY_TYPE: f32 (without it), bf16, f16, or in pages q8_0 with E a
+//         multiple of 32 (q8_0_blocks.clh); all else f32
 // Pages   -D PAGE: k and v are a cache of pages (paged_keys.clh)
 // Work    attention_decode_cpu: a work-group of one work-item owns one row, one key head with all
 //         query heads that share it (so K and V are read from memory once), and one split of the
@@ -15,7 +16,7 @@
 // Numerics online softmax; only rows of the range are read, so a NaN beyond it is harmless
 //! clc: build on cpu: KEYS=64 KEY_TYPE={f32,bf16,f16}
 //! clc: build on cpu: KEYS=64 SOFT_CAP=50.0f
-//! clc: build on cpu: KEYS=64 KEY_TYPE={f32,bf16} PAGE=16
+//! clc: build on cpu: KEYS=64 KEY_TYPE={f32,bf16,q8_0} PAGE=16
 #include "attention/attention_decode_cpu.clh"
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_decode_cpu(
@@ -45,10 +46,6 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void cache_append_cpu(
   for (int t = begin; t < end; ++t) {
     const int position = positions[t];
     if (position < 0 || position >= S) continue;
-    __global const float* from = rows + (long)t * width;
-    __global STORED(KEY_TYPE)* to = cache + (long)position * width;
-    int e = 0;
-    for (; e + 16 <= width; e += 16) STORE16(KEY_TYPE, to + e, vload16(0, from + e));
-    for (; e < width; ++e) STORE_ONE(KEY_TYPE, to, e, from[e]);
+    store_cache_row(cache + WORDS(KEY_TYPE, (long)position * width), rows + (long)t * width, width);
   }
 }

@@ -14,9 +14,9 @@
 //         parts [H, splits, E + 2]; joined [groups, H, E]; hidden [F];
 //         streams [groups, D] and output [D], with post-norms; rope tables [P, W / 2, 2]; keys,
 //         values [S, G, E]; weights [outputs, inputs], packed
-// Types   weights one quantised type, packed; keys and values of -D KEY_TYPE: f32, bf16 or f16; all
-//         else f32; position, first, last, slot [1] i32; pages [] i32: the row's
-//         page table (attention/paged_keys.clh)
+// Types   weights one quantised type, packed; keys and values of -D KEY_TYPE: f32, bf16, f16
+//         or q8_0 (q8_0_blocks.clh); all else f32; position, first, last, slot [1] i32; pages []
+//         i32: the row's page table (attention/paged_keys.clh)
 // Work    co-resident work-groups of one item, over which heads, keys and panels are distributed,
 //         with a grid barrier after each part (grid_barrier_cpu.clh). OpenCL does not guarantee
 //         co-resident groups: only for devices known to run that many (decode_layers.hpp). If a
@@ -28,7 +28,7 @@
 //         swiglu (with -D GELU gelu in place of silu) and add. -D SOFT_CAP: scores are capped
 //         (soft_cap.clh)
 //! clc: build on avx512_vnni: WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED
-//!     KEYS=64 PAGE=16 KEY_TYPE={f32,bf16,f16}
+//!     KEYS=64 PAGE=16 KEY_TYPE={f32,bf16,f16,q8_0}
 //! clc: build on avx512_vnni: WEIGHT_TYPE=WEIGHT_Q8_0 WEIGHT_PACKED KEYS=64 PAGE=16 KEY_TYPE=f32 GELU
 //! clc: build on avx512_vnni: WEIGHT_TYPE=WEIGHT_Q8_0 WEIGHT_PACKED KEYS=64 PAGE=16 KEY_TYPE=f32
 //!     SOFT_CAP=50.0f
@@ -93,9 +93,8 @@ void project_heads(__global const ulong* layer, __global float* heads, __local c
     }
     finish_head(out, layer, matrix, n, E, dims.W, epsilon, position);
     if (matrix == 0) continue;
-    __global STORED(KEY_TYPE)* cached =
-        CACHE(KEYS_CACHE + matrix - 1) + ((size_t)slot * G + n) * E;
-    for (uint i = 0; i < E; i += 16) STORE16(KEY_TYPE, cached + i, vload16(0, out + i));
+    store_cache_row(CACHE(KEYS_CACHE + matrix - 1) + WORDS(KEY_TYPE, ((size_t)slot * G + n) * E),
+                    out, (int)E);
   }
 }
 

@@ -7,35 +7,17 @@
 // Local   none
 // Cost    reads x once, writes 34 bytes for each 32 elements
 // Numerics  the error of an element is at most d / 2, and that of rounding d to f16: x is divided by
-//         the stored scale. A scale below the smallest f16 gives zeros.
+//         the stored scale. Scales below the smallest f16, and values that are not finite: as in
+//         q8_0_blocks.clh
 //! clc: build X_TYPE={f32,bf16,f16}
 //! clc: budget on gfx90a registers<=64 spills=0
-#include "elements.clh"
-
-#define BLOCK 32
-#define BLOCK_BYTES 34
-
-// Blocks begin at even addresses, so the integers are written in pairs.
-void store_block(__global ushort* block, const float* values, float d) {
-  const float inverse = d > 0.0f ? 1.0f / d : 0.0f;
-  for (int i = 0; i < BLOCK; i += 2) {
-    const int low = (int)rint(values[i] * inverse), high = (int)rint(values[i + 1] * inverse);
-    block[1 + i / 2] = (ushort)((low & 0xff) | (high << 8));
-  }
-}
+#include "q8_0_blocks.clh"
 
 __kernel void quantise(__global ushort* restrict y, __global const STORED(X_TYPE)* restrict x,
                        ulong blocks) {
   const size_t b = get_global_id(0);
   if (b >= blocks) return;
-  float values[BLOCK];
-  float largest = 0.0f;
-  for (int i = 0; i < BLOCK; ++i) {
-    values[i] = LOAD_ONE(X_TYPE, x, b * BLOCK + i);
-    largest = fmax(largest, fabs(values[i]));
-  }
-  __global ushort* block = y + b * (BLOCK_BYTES / 2);
-  const ushort scale = f16_of(largest / 127.0f);
-  block[0] = scale;
-  store_block(block, values, float_of_f16(scale));
+  float values[Q8_0_BLOCK];
+  for (int i = 0; i < Q8_0_BLOCK; ++i) values[i] = LOAD_ONE(X_TYPE, x, b * Q8_0_BLOCK + i);
+  store_q8_0(y + b * Q8_0_WORDS, values);
 }

@@ -351,8 +351,9 @@ typedef struct clora_session_options {
   size_t size;
   int64_t max_positions;     /* prompt and reply together; sizes the cache. 0: 2048, or the model's
                                 maximum if that is less */
-  const char* kv_cache_type; /* of the keys and values of earlier positions: "f32", "bf16" or "f16";
-                                NULL or "auto": bf16 if the context has matrix_unit, else f32 */
+  const char* kv_cache_type; /* of the keys and values of earlier positions: "f32", "bf16", "f16" or
+                                "q8_0" (heads of a multiple of 32); NULL or "auto": bf16 if the
+                                context has matrix_unit, else f32 */
 } clora_session_options;
 
 /* options may be NULL. The first clora_generate() allocates the cache. */

@@ -13,6 +13,19 @@
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {
+namespace {
+
+// In q8_0 a head must be a number of blocks.
+void require_heads(const SubLayerSpec& layer, DType cache_type) {
+  const auto* attention = std::get_if<AttentionLayerSpec>(&layer.f);
+  const std::int64_t block = facts_of(cache_type).block_elements;
+  require(attention == nullptr || attention->head_dim % block == 0,
+          "KV cache: the type {} requires heads of a multiple of {} elements, the model's have {}; "
+          "use bf16 or f16",
+          name_of(cache_type), block, attention == nullptr ? 0 : attention->head_dim);
+}
+
+}  // namespace
 
 PagedForward::Recorded::Recorded(Context& context, const StepShape& shape, const TableShape& tables,
                                  std::shared_ptr<Arena> arena)
@@ -42,6 +55,7 @@ void PagedForward::allocate_caches() {
   const std::int64_t rows = config_.pages * config_.page_positions;
   for (const BlockSpec& block : model_.config().blocks) {
     for (const SubLayerSpec& layer : block) {
+      require_heads(layer, config_.cache_type);
       const std::vector<Shape> shapes = cache_shapes(layer, rows);
       if (shapes.empty()) continue;
       CacheTensors& cache = caches_.emplace_back();

@@ -28,12 +28,12 @@ struct PagedForwardConfig {
   std::int64_t pages = 0;                 // of the cache
   std::int64_t page_positions = 16;       // a power of two
   std::int64_t sequences = 1;             // of a step, and that have a latest token
-  DType cache_type = DType::f32;          // of keys and values: f32, bf16 or f16
+  DType cache_type = DType::f32;          // of keys and values: f32, bf16, f16, q8_0
 };
 
 class PagedForward {
  public:
-  // Errors: out_of_memory, with the size that the cache needs.
+  // Errors: out_of_memory, with the size of the cache; invalid_argument: heads unfit for its type.
   PagedForward(LanguageModel& model, const PagedForwardConfig& config);
 
   const PagedForwardConfig& config() const noexcept { return config_; }

@@ -29,7 +29,7 @@ struct KeyPages {
 
 struct AttentionInputs {
   Tensor q;      // [T, H, E]: f32, bf16 or f16
-  Tensor k;      // [Tk, G, E]; H a multiple of G. k and v are both f32, both bf16 or both f16
+  Tensor k;      // [Tk, G, E]; H a multiple of G. k and v: both f32, bf16, f16 or, in pages, q8_0
   Tensor v;      // [Tk, G, E]
   Tensor first;  // [T] i32
   Tensor last;   // [T] i32, first[t] <= last[t] < Tk
@@ -84,8 +84,8 @@ void record_attention_backward(Batch& batch, const AttentionGradients& gradients
     const Tensor& log_sum_exp, const AttentionInputs& inputs);
 
 // Writes the keys or values of a step into the cache: cache[positions[t]] = rows[t]. cache
-// [S, G, E] and rows [T, G, E] are each f32, bf16 or f16; positions [T] i32; a position outside
-// [0, S) is skipped.
+// [S, G, E] and rows [T, G, E] are each f32, bf16 or f16, or q8_0 the cache, for E a multiple of
+// 32; positions [T] i32; a position outside [0, S) is skipped.
 void record_cache_append(Batch& batch, const Tensor& cache, const Tensor& rows,
                          const Tensor& positions);
 

@@ -12,7 +12,7 @@ namespace clora {
 namespace {
 
 constexpr std::int64_t kTestWidth = 20;
-constexpr std::int64_t kBf16TestWidth = 32;
+constexpr std::int64_t kBf16TestWidth = 32;  // also a block of q8_0
 
 // Three blocks of rows over the keys of a call of `spec`.
 void test_blocks(SelfTest& test, std::int64_t width, const AttentionSpec& spec) {
@@ -108,12 +108,13 @@ const char* attention_decode_cpu_refusal(const Context&, const AttentionForward&
 bool attention_decode_cpu_passed(Context& context, const AttentionForward& forward) {
   return passed(context, forward.spec, {kAttentionDecodeCpu, "attention_decode_cpu"},
                 [](SelfTest& test, const AttentionSpec& spec) {
-                  test_attention(test, {.rows = 3,
-                                        .keys = spec.page > 0 ? 96 : 90,
-                                        .width = kTestWidth,
-                                        .key_type = spec.key_type,
-                                        .scores = self_test_scores(spec),
-                                        .in_pages = spec.page > 0});
+                  test_attention(
+                      test, {.rows = 3,
+                             .keys = spec.page > 0 ? 96 : 90,
+                             .width = spec.key_type == DType::q8_0 ? kBf16TestWidth : kTestWidth,
+                             .key_type = spec.key_type,
+                             .scores = self_test_scores(spec),
+                             .in_pages = spec.page > 0});
                 });
 }
 

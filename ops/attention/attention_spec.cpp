@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <limits>
 
+#include "clora/ops/quant/quantise.hpp"
 #include "ops/activations.hpp"
 #include "ops/attention/attention_matrix.hpp"
 #include "ops/dispatch/cpu_vector_defines.hpp"
@@ -156,6 +157,12 @@ std::int32_t narrow(std::int64_t n) {
   return i32(n);
 }
 
+void require_q8_heads(std::string_view op, std::int64_t E) {
+  require(E % kElementsOfQ8Block == 0,
+          "{}: heads in q8_0 must have a multiple of {} elements, got {}; use bf16", op,
+          kElementsOfQ8Block, E);
+}
+
 void require_pages(std::string_view op, const KeyPages& pages, std::int64_t cache_rows,
                    std::int64_t T) {
   const auto positions = static_cast<std::uint64_t>(pages.positions);
@@ -196,7 +203,13 @@ AttentionSpec checked_spec(std::string_view op, Context& context, const Attentio
   require(spec.H % spec.G == 0, "{}: the {} query heads must be a multiple of the {} key heads", op,
           spec.H, spec.G);
   require_any_activation(op, "q", q, {spec.T, spec.H, spec.E});
-  require_any_activation(op, "k", k, {spec.Tk, spec.G, spec.E});
+  if (k.type() == DType::q8_0) {
+    require(spec.page > 0, "{}: keys and values of q8_0 must be in pages", op);
+    require_q8_heads(op, spec.E);
+    require_tensor(op, "k", k, {spec.Tk, spec.G, spec.E}, DType::q8_0);
+  } else {
+    require_any_activation(op, "k", k, {spec.Tk, spec.G, spec.E});
+  }
   require_tensor(op, "v", inputs.v, {spec.Tk, spec.G, spec.E}, k.type());
   require_tensor(op, "first", inputs.first, {spec.T}, DType::i32);
   require_tensor(op, "last", inputs.last, {spec.T}, DType::i32);
@@ -219,7 +232,7 @@ bool reads_vec4s(const AttentionSpec& spec, const AttentionInputs& inputs) {
   constexpr std::int64_t kFour = 4;
   return spec.E % kFour == 0 &&
          std::ranges::all_of(std::array{inputs.q, inputs.k, inputs.v}, [](const Tensor& t) {
-           return t.offset_bytes() % bytes_of(t.type(), kFour) == 0;
+           return is_quantised(t.type()) || t.offset_bytes() % bytes_of(t.type(), kFour) == 0;
          });
 }
 

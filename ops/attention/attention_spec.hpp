@@ -123,6 +123,9 @@ void append_bias(std::vector<Argument>& arguments, const AttentionInputs& inputs
 // The arguments of PAGE_TABLE_PARAMETERS (cl/attention/paged_keys.clh), if keys are in pages.
 void append_page_tables(std::vector<Argument>& arguments, const AttentionInputs& inputs);
 
+// Errors: invalid_argument if heads of E elements cannot be stored in q8_0.
+void require_q8_heads(std::string_view op, std::int64_t E);
+
 // Errors: invalid_argument if the pages are not of a cache of `cache_rows` rows, or not for T rows.
 void require_pages(std::string_view op, const KeyPages& pages, std::int64_t cache_rows,
                    std::int64_t T);

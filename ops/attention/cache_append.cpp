@@ -1,5 +1,6 @@
 #include <string>
 
+#include "clora/ops/quant/quantise.hpp"
 #include "ops/activations.hpp"
 #include "ops/attention/attention_self_test.hpp"
 #include "ops/dispatch/cpu_kernel.hpp"
@@ -10,8 +11,9 @@ namespace {
 
 void test_append(SelfTest& test, DType type) {
   const std::vector<std::int32_t> positions{3, -1, 0, 5, 6, 2};
-  record_cache_append(test.batch(), test.changed(test.input({6, 2, 20}, 1, type)),
-                      test.input({6, 2, 20}), test.input({6}, positions));
+  const std::int64_t width = type == DType::q8_0 ? kElementsOfQ8Block : 20;
+  record_cache_append(test.batch(), test.changed(test.input({6, 2, width}, 1, type)),
+                      test.input({6, 2, width}), test.input({6}, positions));
 }
 
 // Whether the kernel for CPU devices is taken; for each type of caches it is another program.
@@ -28,13 +30,14 @@ void record_cache_append(Batch& batch, const Tensor& cache, const Tensor& rows,
                          const Tensor& positions) {
   constexpr std::string_view op = "cache append";
   require(!cache.empty() && cache.shape().rank() == 3,
-          "{}: cache must be f32, bf16 or f16 [S, G, E], got {}", op,
+          "{}: cache must be f32, bf16, f16 or q8_0 [S, G, E], got {}", op,
           cache.empty() ? "nothing" : cache.text());
   require(!rows.empty() && rows.shape().rank() == 3 && rows.elements() > 0,
           "{}: rows must be f32, bf16 or f16 [T, {}, {}], got {}", op, cache.shape()[1],
           cache.shape()[2], rows.empty() ? "nothing" : rows.text());
   const std::int64_t T = rows.shape()[0], G = cache.shape()[1], E = cache.shape()[2];
-  require_any_activation(op, "cache", cache, cache.shape());
+  if (cache.type() != DType::q8_0) require_any_activation(op, "cache", cache, cache.shape());
+  if (cache.type() == DType::q8_0) require_q8_heads(op, E);
   require_any_activation(op, "rows", rows, {T, G, E});
   require_tensor(op, "positions", positions, {T}, DType::i32);
   AttentionSpec spec{.context = batch.context(),
@@ -55,6 +58,13 @@ void record_cache_append(Batch& batch, const Tensor& cache, const Tensor& rows,
                   "cache append"},
                  cache, rows, positions, narrow(T), narrow(spec.Tk), narrow(G * E),
                  narrow(group_rows));
+  } else if (cache.type() == DType::q8_0) {
+    const std::int64_t row_blocks = G * E / kElementsOfQ8Block;
+    Defines defines;
+    defines.set("X_TYPE", name_of(rows.type()));
+    batch.launch({spec.context.kernel("cache_append_q8_0.cl", "cache_append_q8_0", defines),
+                  spec.groups(divide_up(row_blocks, spec.work_group()), T), cost, "cache append"},
+                 cache, rows, positions, narrow(spec.Tk), narrow(row_blocks));
   } else {
     batch.launch({spec.context.kernel("attention.cl", "cache_append",
                                       spec.defines(rows.type(), cache.type())),

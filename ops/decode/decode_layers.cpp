@@ -113,7 +113,11 @@ void require_layer(const DecodeLayer& l, const Sizes& s) {
   require(l.q_norm.empty() != s.head_norms && l.attention_post_norm.empty() != s.post_norms,
           "{}: all layers or none must have norms of heads, and of outputs", op);
   for (std::size_t p = 0; p < l.loras.size(); ++p) require_adapter(l, p, s);
-  require_any_activation(op, "key_cache", l.key_cache, {s.S, s.G, s.E});
+  if (s.cache == DType::q8_0) {
+    require_q8_heads(op, s.E);
+  } else {
+    require_any_activation(op, "key_cache", l.key_cache, {s.S, s.G, s.E});
+  }
   require_tensor(op, "key_cache", l.key_cache, {s.S, s.G, s.E}, s.cache);
   require_tensor(op, "value_cache", l.value_cache, {s.S, s.G, s.E}, s.cache);
 }

@@ -37,7 +37,7 @@ struct DecodeLayer {
   Tensor o;                                      // [D, H E]
   Tensor output_norm;                            // [D]
   Tensor gate, up, down;                         // [F, D], [F, D], [D, F]
-  Tensor key_cache, value_cache;                 // [S, G, E]: f32, bf16 or f16, in all layers one
+  Tensor key_cache, value_cache;                 // [S, G, E]: f32, bf16, f16 or q8_0, all one
   Tensor first;                                  // [1] i32: the first key that the row attends to
   Tensor rope_table = {};                        // [P, W / 2, 2], or empty: heads are not rotated
   Tensor key_rope_table = {};                    // the same of keys; empty: rope_table

@@ -52,7 +52,8 @@ struct TestedProgram {
 // Two blocks over a partly filled cache; with everything that is optional, or without.
 void test_layers(SelfTest& test, TestedProgram program, bool full) {
   const auto [type, cache_type, function, is_capped] = program;
-  constexpr std::int64_t D = 64, F = 2 * D, H = 4, G = 2, E = D / H;
+  constexpr std::int64_t H = 4, G = 2;
+  const std::int64_t E = cache_type == DType::q8_0 ? 32 : 16, D = H * E, F = 2 * D;
   // Stored sums are found by the inputs, which must differ for results that do.
   const std::int64_t positions = (function == GateFunction::silu ? 40 : 41) + (is_capped ? 2 : 0);
   constexpr std::int64_t kPages = 3, kPagePositions = 16, S = kPages * kPagePositions;

@@ -186,6 +186,7 @@ bool decode_layers_gpu_fit(const Device& device, const DecodeSizes& s, std::int6
 }
 
 const char* decode_layers_gpu_refusal(const Context& context, const DecodeLayers& decode) {
+  if (decode_sizes(decode).cache == DType::q8_0) return "it writes caches of f32, bf16 or f16";
   const Tensor& like = decode.layers.front().q;
   for (const DecodeLayer& layer : decode.layers) {
     for (const Tensor* w : matrices_of(layer)) {

@@ -373,6 +373,7 @@ const char* decode_layers_portable_refusal(const Context& context, const DecodeL
       s.H % s.G != 0) {
     return "it needs sizes that are multiples of 8";
   }
+  if (s.cache == DType::q8_0) return "it writes caches of f32, bf16 or f16";
   if (s.S > kMaxCacheRows) return "the cache is too long";
   if (group_of(context.device()) < kMinGroup) return "the device's work-groups are too small";
   const bool alike = std::ranges::all_of(decode.layers, [](const DecodeLayer& l) {

@@ -40,6 +40,19 @@ FloatSums sums_of(const SelfTestResult& result) {
   return sums;
 }
 
+std::vector<float> floats_of_q8_0(std::span<const std::byte> bytes) {
+  const std::size_t block_bytes = facts_of(DType::q8_0).block_bytes;
+  std::vector<float> values;
+  for (; bytes.size() >= block_bytes; bytes = bytes.subspan(block_bytes)) {
+    const float scale = f16_to_float(static_cast<std::uint16_t>(
+        std::to_integer<std::uint32_t>(bytes[0]) | std::to_integer<std::uint32_t>(bytes[1]) << 8U));
+    for (const std::byte code : bytes.subspan(2, block_bytes - 2)) {
+      values.push_back(scale * static_cast<float>(std::to_integer<std::int8_t>(code)));
+    }
+  }
+  return values;
+}
+
 std::string text_of(const SelfTestResult& result) {
   if (!result.holds_floats()) return digest_of(result.bytes).text();
   const FloatSums sums = sums_of(result);
@@ -74,6 +87,7 @@ std::vector<float> SelfTestResult::floats() const {
     std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
     return values;
   }
+  if (type == DType::q8_0) return floats_of_q8_0(bytes);
   std::vector<float> values;
   for (std::size_t i = 0; i + 1 < bytes.size(); i += 2) {
     const auto bits = std::to_integer<std::uint32_t>(bytes[i]) << 16U |

@@ -26,7 +26,7 @@ struct SelfTestResult {
   std::vector<std::byte> bytes;
 
   bool holds_floats() const noexcept {
-    return type == DType::f32 || type == DType::bf16 || type == DType::f16;
+    return type == DType::f32 || type == DType::bf16 || type == DType::f16 || type == DType::q8_0;
   }
   // REQUIRES: holds_floats().
   std::vector<float> floats() const;

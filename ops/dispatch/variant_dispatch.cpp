@@ -27,6 +27,21 @@ struct DispatchState {
   bool portable_only = false;
 };
 
+// Blocks of q8_0 with one scale, 2^-7, for values in [-1, 1].
+std::vector<std::uint8_t> q8_0_blocks(std::span<const float> values) {
+  const std::uint16_t scale = float_to_f16(0x1p-7F);
+  std::vector<std::uint8_t> bytes;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (i % facts_of(DType::q8_0).block_elements == 0) {
+      bytes.push_back(static_cast<std::uint8_t>(scale & 0xffU));
+      bytes.push_back(static_cast<std::uint8_t>(scale >> 8U));
+    }
+    const float code = std::clamp(std::trunc(128 * values[i]), -127.0F, 127.0F);
+    bytes.push_back(static_cast<std::uint8_t>(static_cast<std::int8_t>(code)));
+  }
+  return bytes;
+}
+
 DispatchState& dispatch_state_of(Context& context) { return ops_state<DispatchState>(context); }
 
 bool is_finite(const SelfTest::Result& result) {
@@ -189,8 +204,15 @@ Tensor SelfTest::input(Shape shape, float scale, DType type) {
   std::vector<float> values(static_cast<std::size_t>(shape.elements()));
   for (float& value : values) value = scale * (static_cast<float>(next_bits()) * 0x1p-23F - 1.0F);
   if (type == DType::f32) return input(shape, values);
+  if (type == DType::q8_0) {
+    const std::vector<std::uint8_t> blocks = q8_0_blocks(values);
+    const Tensor tensor = batch_.context().allocate(shape, type, MemoryTag::scratch);
+    batch_.context().write(tensor, std::as_bytes(std::span(blocks)));
+    note(tensor, std::as_bytes(std::span(blocks)));
+    return tensor;
+  }
   require(type == DType::bf16 || type == DType::f16,
-          "self-test: inputs must be f32, bf16 or f16, got {}", name_of(type));
+          "self-test: inputs must be f32, bf16, f16 or q8_0, got {}", name_of(type));
   std::vector<std::uint16_t> halves;  // of bf16 the upper 16 bits, not rounded
   for (const float value : values) {
     const auto upper = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16U);

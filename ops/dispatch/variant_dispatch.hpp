@@ -28,7 +28,7 @@ class SelfTest {
   explicit SelfTest(Context& context) : batch_(context) {}
 
   Batch& batch() noexcept { return batch_; }
-  // f32, bf16 or f16 values in [-scale, scale), different at every call.
+  // f32, bf16, f16 or q8_0 values in [-scale, scale), different at every call.
   Tensor input(Shape shape, float scale = 1, DType type = DType::f32);
   Tensor input(Shape shape, std::span<const float> values);
   Tensor input(Shape shape, std::span<const std::int32_t> values);

@@ -11,7 +11,7 @@ namespace clora {
 inline constexpr std::int64_t kElementsOfQ8Block = 32;
 
 // Overwrites y [T, N] of q8_0. x [T, N] is f32, bf16 or f16, N a multiple of 32. A block that holds
-// a value that is not finite has undefined values.
+// a value that is not finite, or one beyond 127 times the largest f16, is all NaN.
 void record_quantise(Batch& batch, const Tensor& y, const Tensor& x);
 
 Cost quantise_cost(const Shape& x, DType x_type);

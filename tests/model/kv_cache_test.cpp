@@ -44,6 +44,22 @@ bool has_attention(const ModelConfig& config) {
   });
 }
 
+// Whether all heads are a number of blocks of q8_0.
+bool has_heads_of_blocks(const ModelConfig& config) {
+  return std::ranges::all_of(config.blocks, [](const BlockSpec& block) {
+    return std::ranges::all_of(block, [](const SubLayerSpec& layer) {
+      const auto* attention = std::get_if<AttentionLayerSpec>(&layer.f);
+      return attention == nullptr || attention->head_dim % 32 == 0;
+    });
+  });
+}
+
+std::vector<DType> types_below_f32(const ModelConfig& config) {
+  std::vector<DType> types{DType::bf16, DType::f16};
+  if (has_heads_of_blocks(config)) types.push_back(DType::q8_0);
+  return types;
+}
+
 class KvCacheOfFamily : public testing::TestWithParam<test::FamilyModel> {
  protected:
   void SetUp() override { test::write_family_model(folder_ / "model", GetParam()); }
@@ -75,7 +91,9 @@ TEST_P(KvCacheOfFamily, GivesLogitsCloseToThoseOverKeysOfF32) {
     if (!has_attention(model.config())) GTEST_SKIP() << "no layer has attention";
     const std::vector<float> exact =
         Generator(model, nullptr, kPositions, DType::f32).logits(some_ids(23));
-    for (const DType type : {DType::bf16, DType::f16}) expect_close_to_f32(model, type, exact);
+    for (const DType type : types_below_f32(model.config())) {
+      expect_close_to_f32(model, type, exact);
+    }
   }
 }
 
@@ -83,7 +101,7 @@ TEST_P(KvCacheOfFamily, GivesLogitsCloseToThoseOverKeysOfF32) {
 // a later pass reads it.
 TEST_P(KvCacheOfFamily, DecodesByStepsWhatThePromptsPassGives) {
   LanguageModel model = open(Variant::automatic);
-  for (const DType type : {DType::bf16, DType::f16}) {
+  for (const DType type : types_below_f32(model.config())) {
     Generator generator(model, nullptr, kPositions, type);
     std::vector<std::int32_t> ids = some_ids(19);
     for (const std::int32_t id : generator.generate(ids, {.max_tokens = 8}).ids) {
@@ -122,7 +140,7 @@ TEST_F(KvCache, IsBf16InAutoPrecisionAndF32InF32PrecisionUnlessSetOtherwise) {
   const Context automatic(config);
   EXPECT_EQ(kv_cache_type_of(exact, {}), DType::f32);
   EXPECT_EQ(kv_cache_type_of(automatic, {}), DType::bf16);
-  for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+  for (const DType type : {DType::f32, DType::bf16, DType::f16, DType::q8_0}) {
     EXPECT_EQ(kv_cache_type_of(exact, type), type);
     EXPECT_EQ(kv_cache_type_of(automatic, type), type);
     EXPECT_EQ(named_kv_cache_type(name_of(type)), type);
@@ -152,10 +170,10 @@ TEST_F(KvCache, LeavesStatesAsTheyAre) {
 
 TEST_F(KvCache, RefusesOtherTypes) {
   LanguageModel model = open(test::context_of(Variant::automatic));
-  EXPECT_EQ(test::error_of([&] { Generator(model, nullptr, kPositions, DType::q8_0); }),
-            "KV cache: the type must be f32, bf16 or f16, got q8_0");
+  EXPECT_EQ(test::error_of([&] { Generator(model, nullptr, kPositions, DType::q4_0); }),
+            "KV cache: the type must be f32, bf16, f16 or q8_0, got q4_0");
   EXPECT_EQ(test::error_of([] { (void)named_kv_cache_type("half"); }),
-            "KV cache: the type must be auto, f32, bf16 or f16, got 'half'");
+            "KV cache: the type must be auto, f32, bf16, f16 or q8_0, got 'half'");
 }
 
 }  // namespace

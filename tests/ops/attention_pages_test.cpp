@@ -82,6 +82,7 @@ class AttentionOverPages : public test::AttentionTest {
     return y.values();
   }
   void check(PagedProblem p, const std::string& what, const Types& types = {}) {
+    if (!p.problem.affordable()) return;
     p.problem = p.problem.stored_as(types);
     const Floats got = run_paged(p, types);
     const std::size_t width = p.problem.n.H * p.problem.n.E;
@@ -111,6 +112,37 @@ TEST_P(AttentionOverPages, ReadsKeysOfEveryType) {
         {.x = DType::bf16, .y = DType::bf16, .keys = DType::bf16});
 }
 
+TEST_P(AttentionOverPages, ReadsKeysOfEightBits) {
+  for (const auto& [H, G, E] :
+       std::vector<Heads>{{2, 2, 32}, {9, 3, 64}, {8, 2, 128}, {4, 4, 96}}) {
+    for (const std::size_t T : {1, 19}) {
+      check(PagedProblem(T, H, G, E), fmt::format("T {} H {} G {} E {}", T, H, G, E),
+            {.keys = DType::q8_0});
+    }
+  }
+  check(PagedProblem(5, 4, 2, 64), "bf16 queries",
+        {.x = DType::bf16, .y = DType::bf16, .keys = DType::q8_0});
+}
+
+TEST_P(AttentionOverPages, RefusesKeysOfEightBitsOfOtherHeadsAndOutsideOfPages) {
+  const Output y(context(), shape_of(3, 2, 64));
+  const auto error = [&](auto change) {
+    AttentionInputs inputs = PagedProblem(3, 2, 2, 64).inputs(context(), {.keys = DType::q8_0});
+    change(inputs);
+    return test::error_of([&] {
+      Batch batch(context());
+      record_attention(batch, y.tensor(), {}, inputs);
+    });
+  };
+  EXPECT_THAT(error([](AttentionInputs& in) { in.pages = {}; }),
+              testing::HasSubstr("keys and values of q8_0 must be in pages"));
+  EXPECT_THAT(error([](AttentionInputs& in) {
+                in.q = in.q.reshape({3, 8, 16});
+                in.k = in.k.reshape({kPages * kPage, 8, 16});
+              }),
+              testing::HasSubstr("heads in q8_0 must have a multiple of 32 elements, got 16"));
+}
+
 TEST_P(AttentionOverPages, CapsScores) {
   PagedProblem p(7, 4, 2, 64);
   p.problem.soft_cap = 0.7F;
@@ -138,6 +170,7 @@ TEST_P(AttentionOverPages, ReadsNoKeyOutsideOfTheRange) {
 TEST_P(AttentionOverPages, InOrderGivesTheBitsOfAttentionWithoutPages) {
   for (const std::size_t T : {1, 16}) {
     const Problem p = cached(T, 150, kPages * kPage, 9, 3, 64);
+    if (!p.affordable()) GTEST_SKIP() << "not with CLORA_TEST_SIZES=small";
     AttentionInputs inputs = p.inputs(context());
     Ints table(kPages);
     std::iota(table.begin(), table.end(), 0);

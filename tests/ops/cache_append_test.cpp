@@ -7,6 +7,7 @@
 #include <limits>
 #include <span>
 
+#include "clora/ops/quant/quant.hpp"
 #include "tests/reference/attention_reference.hpp"
 #include "tests/support/attention_problems.hpp"
 
@@ -55,6 +56,89 @@ TEST_P(CacheAppendOfTypes, WritesRowsToTheirPositionsAndSkipsOthers) {
   check(DType::f16, DType::f32);
   check(DType::bf16, DType::f32);
   check(DType::bf16, DType::f16);
+}
+
+// The elements of a cache [S, G, E] of q8_0.
+Floats values_of_q8_0(Context& context, const Tensor& cache) {
+  const Shape rows{cache.shape()[0], cache.shape()[1] * cache.shape()[2]};
+  const Output wide(context, rows);
+  Batch batch(context);
+  record_dequantise(batch, wide.tensor(), cache.reshape(rows));
+  batch.submit().wait();
+  return wide.values();
+}
+
+class CacheAppendOfEightBits : public CacheAppend {
+ protected:
+  // [6, G, E] after rows were appended at 3, -1, 0, 5 and 6; other positions are all ones before.
+  Floats appended(const Floats& rows, std::int64_t G, std::int64_t E, DType row_type) {
+    Floats values = rows, ones(static_cast<std::size_t>(6 * G * E), 1.0F);
+    const Tensor cache = test::upload_as(context(), DType::q8_0, {6, G, E}, ones);
+    const Tensor source = test::upload_as(context(), row_type, {5, G, E}, values);
+    const Tensor positions = test::upload(context(), {5}, Ints{3, -1, 0, 5, 6});
+    run([&](Batch& batch) { record_cache_append(batch, cache, source, positions); });
+    return values_of_q8_0(context(), cache);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Variants, CacheAppendOfEightBits, test::all_variants(),
+                         test::variant_name);
+
+// A tie may be rounded either way, since the device multiplies by the inverse of the scale.
+TEST_P(CacheAppendOfEightBits, QuantisesEachBlockOfItsRowsAndKeepsOtherRows) {
+  for (const auto& [G, E] : std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 32}, {3, 64}}) {
+    for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+      const auto width = static_cast<std::size_t>(G * E);
+      const Floats rows = test::stored_as(type, test::random_values(5 * width, 7, 3.0F));
+      const Floats got = appended(rows, G, E, type);
+      const Floats want = test::stored_as(DType::q8_0, rows);
+      const Ints positions = {3, -1, 0, 5, 6};
+      for (std::size_t t = 0; t < 5; ++t) {
+        if (positions[t] < 0 || positions[t] > 5) continue;
+        const std::size_t to = static_cast<std::size_t>(positions[t]) * width;
+        std::size_t apart = 0;
+        for (std::size_t i = 0; i < width; ++i) {
+          ASSERT_NEAR(got[to + i], rows[t * width + i], 3.0 / 127 * 0.502) << t << ", " << i;
+          apart += got[to + i] != want[t * width + i] ? 1 : 0;
+        }
+        EXPECT_LE(apart, width / 32) << "row " << t;
+      }
+      const float one = test::stored_as(DType::q8_0, Floats(32, 1.0F)).front();
+      for (const std::size_t row : {1, 2, 4}) EXPECT_EQ(got[row * width], one);
+    }
+  }
+}
+
+// The scale of a block of the smallest magnitudes is a coarse half, for which an integer could
+// exceed its 8 bits.
+TEST_P(CacheAppendOfEightBits, KeepsTheSignsAndBoundsOfTinyValues) {
+  Floats rows(5 * 32);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i] = 0x1p-24F * (static_cast<float>(i % 32) - 16) * 11.75F;  // up to 188 steps
+  }
+  const Floats got = appended(rows, 1, 32, DType::f32);
+  for (std::size_t i = 0; i < 32; ++i) {
+    EXPECT_NEAR(got[i], std::clamp(rows[i], -127 * 0x1p-24F, 127 * 0x1p-24F), 0x1p-25F) << i;
+  }
+}
+
+TEST_P(CacheAppendOfEightBits, MakesABlockWithAValueThatIsNotFiniteNaN) {
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(),
+                          -std::numeric_limits<float>::infinity(), 127 * 65600.0F}) {
+    Floats rows(5 * 64, 0.5F);
+    rows[2 * 64 + 40] = bad;  // in the second block of position 0
+    const Floats got = appended(rows, 1, 64, DType::f32);
+    for (std::size_t i = 0; i < 64; ++i) EXPECT_EQ(std::isnan(got[i]), i >= 32) << bad << ", " << i;
+    EXPECT_EQ(std::ranges::count_if(got, [](float x) { return std::isnan(x); }), 32) << bad;
+  }
+}
+
+TEST_P(CacheAppendOfEightBits, RefusesHeadsThatAreNoBlocks) {
+  Batch batch(context());
+  const Tensor cache = context().allocate({6, 2, 16}, DType::q8_0, MemoryTag::scratch);
+  const Tensor rows = context().allocate({3, 2, 16}, DType::f32, MemoryTag::scratch);
+  const Tensor positions = test::upload(context(), {3}, Ints{0, 1, 2});
+  EXPECT_THAT(test::error_of([&] { record_cache_append(batch, cache, rows, positions); }),
+              testing::HasSubstr("heads in q8_0 must have a multiple of 32 elements, got 16"));
 }
 
 TEST_P(CacheAppend, ThenAttentionOverTheCacheEqualsPackedAttention) {
@@ -107,7 +191,7 @@ TEST_P(CacheAppend, RefusesTensorsThatDoNotMatch) {
   };
   using testing::HasSubstr;
   EXPECT_THAT(message({}, rows, positions_of_rows),
-              HasSubstr("cache must be f32, bf16 or f16 [S, G, E], got nothing"));
+              HasSubstr("cache must be f32, bf16, f16 or q8_0 [S, G, E], got nothing"));
   EXPECT_THAT(message(cache, {}, positions_of_rows),
               HasSubstr("rows must be f32, bf16 or f16 [T, 2, 8]"));
   EXPECT_THAT(message(cache, rows.reshape({3, 4, 4}), positions_of_rows),

@@ -1,6 +1,7 @@
 #include "tests/support/op_test.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdio>
@@ -12,6 +13,7 @@
 #include <random>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
 
 #include "runtime/memory/half.hpp"
 
@@ -131,6 +133,41 @@ Tensor upload_bf16(Context& context, Shape shape, std::span<const float> values)
   return context.upload<std::uint16_t>(shape, DType::bf16, rounded, MemoryTag::scratch);
 }
 
+namespace {
+
+constexpr std::size_t kQ8Block = 32;
+
+// A block of q8_0 in memory.
+struct Q8Block {
+  std::uint16_t scale;
+  std::array<std::int8_t, kQ8Block> codes;
+};
+static_assert(sizeof(Q8Block) == 34);
+
+Q8Block q8_block_of(std::span<const float> values) {
+  float largest = 0;
+  for (const float value : values) largest = std::max(largest, std::abs(value));
+  Q8Block block{.scale = float_to_f16(largest / 127), .codes = {}};
+  const float d = f16_to_float(block.scale);
+  for (std::size_t i = 0; d > 0 && i < kQ8Block; ++i) {
+    block.codes[i] =
+        static_cast<std::int8_t>(std::clamp(std::nearbyint(values[i] / d), -127.0F, 127.0F));
+  }
+  return block;
+}
+
+Tensor upload_q8_0(Context& context, Shape shape, std::span<const float> values) {
+  std::vector<Q8Block> blocks;
+  for (std::size_t at = 0; at < values.size(); at += kQ8Block) {
+    blocks.push_back(q8_block_of(values.subspan(at, kQ8Block)));
+  }
+  const Tensor tensor = context.allocate(shape, DType::q8_0, MemoryTag::scratch);
+  context.write(tensor, std::as_bytes(std::span(blocks)));
+  return tensor;
+}
+
+}  // namespace
+
 std::vector<float> stored_as(DType type, std::span<const float> values) {
   if (type == DType::f32) return {values.begin(), values.end()};
   if (type == DType::bf16) {
@@ -138,12 +175,22 @@ std::vector<float> stored_as(DType type, std::span<const float> values) {
     return {rounded.begin(), rounded.end()};
   }
   std::vector<float> stored;
+  if (type == DType::q8_0) {
+    for (std::size_t at = 0; at < values.size(); at += kQ8Block) {
+      const Q8Block block = q8_block_of(values.subspan(at, kQ8Block));
+      for (const std::int8_t code : block.codes) {
+        stored.push_back(f16_to_float(block.scale) * static_cast<float>(code));
+      }
+    }
+    return stored;
+  }
   for (const float value : values) stored.push_back(f16_to_float(float_to_f16(value)));
   return stored;
 }
 
 Tensor upload_as(Context& context, DType type, Shape shape, std::vector<float>& values) {
-  values = stored_as(type, values);
+  const std::vector<float> given = std::exchange(values, stored_as(type, values));
+  if (type == DType::q8_0) return upload_q8_0(context, shape, given);
   if (type == DType::f32) return upload(context, shape, values);
   if (type == DType::bf16) return upload_bf16(context, shape, values);
   std::vector<std::uint16_t> halves;
@@ -152,6 +199,7 @@ Tensor upload_as(Context& context, DType type, Shape shape, std::vector<float>& 
 }
 
 double rounding_of(DType type) {
+  if (type == DType::q8_0) return 0.5 / 127;
   return type == DType::bf16 ? 0x1p-9 : type == DType::f16 ? 0x1p-12 : 0;
 }
 

@@ -56,12 +56,12 @@ std::vector<double> to_double(std::span<const float> values);
 Tensor upload(Context& context, Shape shape, std::span<const float> values);
 Tensor upload(Context& context, Shape shape, std::span<const std::int32_t> values);
 
-// The values as `type` stores them: f32, bf16 or f16, rounded to nearest even.
+// The values as `type` stores them: f32, bf16 or f16, rounded to nearest even, or q8_0.
 std::vector<float> stored_as(DType type, std::span<const float> values);
 
-// Uploads as `type`, f32, bf16 or f16. `values` are replaced by the stored values.
+// Uploads as `type`, f32, bf16, f16 or q8_0. `values` are replaced by the stored values.
 Tensor upload_as(Context& context, DType type, Shape shape, std::vector<float>& values);
-// The relative error of storing a result in that type, in addition to the computation's error.
+// The relative error of storing a result in that type (q8_0: to the largest), besides others.
 double rounding_of(DType type);
 
 // Uploads the values rounded to bf16.

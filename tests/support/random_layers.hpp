@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "clora/ops/decode/decode_layers.hpp"
+#include "clora/ops/quant/quant.hpp"
+#include "clora/ops/quant/quantise.hpp"
 #include "runtime/memory/half.hpp"
 #include "tests/reference/quant_reference.hpp"
 
@@ -52,11 +54,7 @@ class RandomLayers {
   void store_caches_as(DType type) {
     for (DecodeLayer& layer : decode.layers) {
       for (Tensor* cache : {&layer.key_cache, &layer.value_cache}) {
-        std::vector<std::uint16_t> halves;
-        for (const float v : values_of(*cache)) {
-          halves.push_back(type == DType::bf16 ? float_to_bf16(v) : float_to_f16(v));
-        }
-        *cache = context_.upload<std::uint16_t>(cache->shape(), type, halves, MemoryTag::scratch);
+        *cache = type == DType::q8_0 ? quantised(*cache) : rounded(*cache, type);
       }
     }
   }
@@ -195,8 +193,33 @@ class RandomLayers {
             .first = first,
             .rope_table = rope_table};
   }
+  Tensor rounded(const Tensor& floats, DType type) const {
+    std::vector<std::uint16_t> halves;
+    for (const float v : values_of(floats)) {
+      halves.push_back(type == DType::bf16 ? float_to_bf16(v) : float_to_f16(v));
+    }
+    return context_.upload<std::uint16_t>(floats.shape(), type, halves, MemoryTag::scratch);
+  }
+  // The shape in which 8-bit blocks of a cache are read and written.
+  static Shape rows_of(const Shape& s) { return {s[0], s[1] * s[2]}; }
+  Tensor quantised(const Tensor& floats) const {
+    const Shape& shape = floats.shape();
+    const Tensor q = context_.allocate(shape, DType::q8_0, MemoryTag::scratch);
+    Batch batch(context_);
+    record_quantise(batch, q.reshape(rows_of(shape)), floats.reshape(rows_of(shape)));
+    batch.submit().wait();
+    return q;
+  }
+  std::vector<float> dequantised(const Tensor& q) const {
+    const Tensor floats = context_.allocate(rows_of(q.shape()), DType::f32, MemoryTag::scratch);
+    Batch batch(context_);
+    record_dequantise(batch, floats, q.reshape(rows_of(q.shape())));
+    batch.submit().wait();
+    return context_.read<float>(floats);
+  }
   std::vector<float> values_of(const Tensor& tensor) const {
     if (tensor.type() == DType::f32) return context_.read<float>(tensor);
+    if (tensor.type() == DType::q8_0) return dequantised(tensor);
     std::vector<float> values;
     for (const std::uint16_t bits : context_.read<std::uint16_t>(tensor)) {
       values.push_back(tensor.type() == DType::bf16 ? bf16_to_float(bits) : f16_to_float(bits));

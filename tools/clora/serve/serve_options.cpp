@@ -74,9 +74,9 @@ void add_engine_options(CLI::App& command, ServeOptions& options) {
       ->capture_default_str();
   command
       .add_option("--kv-cache-type", options.kv_cache_type,
-                  "Type of the cached keys and values: bf16 and f16 take half the memory of f32; "
-                  "auto is bf16, or f32 with --precision f32")
-      ->check(CLI::IsMember({"auto", "bf16", "f16", "f32"}))
+                  "Type of the cached keys and values: bf16 and f16 take half the memory of f32, "
+                  "q8_0 about a quarter; auto is bf16, or f32 with --precision f32")
+      ->check(CLI::IsMember({"auto", "bf16", "f16", "q8_0", "f32"}))
       ->capture_default_str()
       ->group("Generation");
   add_count(command, "--max-output-tokens", options.max_output_tokens, 1,
