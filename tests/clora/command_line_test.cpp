@@ -163,7 +163,7 @@ TEST_F(CommandLine, TheKvCacheHasATypeOfThose) {
   EXPECT_EQ(logprobs_with("auto", "auto"), logprobs_with("auto", "bf16"));
   EXPECT_NE(logprobs_with("auto", "auto"), logprobs_with("auto", "f32"));
   const ProgramResult refused =
-      run_clora({"generate", "--model", model, "--prompt", "a", "--kv-cache-type", "q8_0"});
+      run_clora({"generate", "--model", model, "--prompt", "a", "--kv-cache-type", "q4_0"});
   EXPECT_NE(refused.exit_code, 0);
   EXPECT_THAT(refused.err, HasSubstr("--kv-cache-type"));
 }

@@ -324,9 +324,9 @@ TEST_F(OpenCApi, RefusesIdsBuffersAndParametersThatDoNotFit) {
   expect_error(clora_session_create(model_, &large, &session), CLORA_INVALID_ARGUMENT,
                "the model supports 256 positions");
   clora_session_options named = clora_session_options_init();
-  named.kv_cache_type = "q8_0";
+  named.kv_cache_type = "q4_0";
   expect_error(clora_session_create(model_, &named, &session), CLORA_INVALID_ARGUMENT,
-               "KV cache: the type must be auto, f32, bf16 or f16, got 'q8_0'");
+               "KV cache: the type must be auto, f32, bf16, f16 or q8_0, got 'q4_0'");
 }
 
 TEST(CApiText, IsCutBetweenCharacters) {
