@@ -6,18 +6,19 @@ requests, one after the other in alternation. Uses Python's standard library onl
 
 SOURCES is a clone of https://github.com/ggml-org/llama.cpp (README.md names the version that was
 measured). Its llama-server is built by clang in --build, unless it is there: for this CPU, without
-its page, with its own threads. MODEL.gguf must be of the architecture "llama", because the adapters
-are written for both programs (bench/serving/adapter_files.py). Both servers have as many slots as
-there are streams; llama.cpp uses as many threads as this process has cores, and no cache of prompts
-in host memory, which would copy the cache of each ended request.
+its page, and with OpenMP if the library of that clang is installed (Debian: libomp-14-dev).
+MODEL.gguf must be of the architecture "llama", because the adapters are written for both programs
+(bench/serving/adapter_files.py). Both servers have as many slots as there are streams; llama.cpp
+uses as many threads as this process has cores, and no cache of prompts in host memory, which would
+copy the cache of each ended request.
 
 Workloads, each of N streams, one request after another in each:
   no-adapter      the base model
   one-adapter     one adapter for all streams
   many-adapters   another adapter for each stream
-Figures are medians over the rounds, with the least and the most. A run counts only if every reply is
-complete and has its exact length. "alike" is the mean share of a reply's characters until the two
-programs' greedy replies differ: rounding makes it less than 1, adapters that differ make it 0.
+Figures are medians over the rounds, with the least and the most. A run counts only if every reply
+is complete and has its exact length. "alike" is the mean share of a reply's characters until the
+two programs' greedy replies differ: rounding makes it less than 1, adapters that differ make it 0.
 """
 
 import argparse
@@ -40,9 +41,9 @@ import load_client  # noqa: E402
 import server_program  # noqa: E402
 from peer_lines import cpu_name  # noqa: E402
 
-OPTIONS = ("-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON", "-DGGML_OPENMP=OFF",
-           "-DBUILD_SHARED_LIBS=OFF", "-DLLAMA_OPENSSL=OFF", "-DLLAMA_BUILD_TESTS=OFF",
-           "-DLLAMA_BUILD_EXAMPLES=OFF", "-DLLAMA_BUILD_UI=OFF", "-DLLAMA_USE_PREBUILT_UI=OFF")
+OPTIONS = ("-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON", "-DBUILD_SHARED_LIBS=OFF",
+           "-DLLAMA_OPENSSL=OFF", "-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_EXAMPLES=OFF",
+           "-DLLAMA_BUILD_UI=OFF", "-DLLAMA_USE_PREBUILT_UI=OFF")
 FIGURES = (("output_throughput", "output tokens/s"), ("median_ttft_ms", "median TTFT, ms"),
            ("median_tpot_ms", "median TPOT, ms"), ("p99_itl_ms", "p99 ITL, ms"))
 
@@ -53,11 +54,20 @@ class Workload:
     adapters: int
 
 
+def clang(name):
+    """The newest compiler of that name."""
+    found = filter(None, (shutil.which(name + suffix) for suffix in ("-16", "-14", "")))
+    compiler = next(found, None)
+    if compiler is None:
+        raise ValueError(f"{name} was required, none was found; install the Debian package clang")
+    return compiler
+
+
 def build_llama_server(sources, folder, jobs):
     """Returns the program."""
     program = folder / "bin/llama-server"
     if not program.exists():
-        compilers = [f"-DCMAKE_{language}_COMPILER={shutil.which(name) or shutil.which(name + '-14')}"
+        compilers = [f"-DCMAKE_{language}_COMPILER={clang(name)}"
                      for language, name in (("C", "clang"), ("CXX", "clang++"))]
         subprocess.run(["cmake", "-S", sources, "-B", folder, "-G", "Ninja", *OPTIONS, *compilers],
                        check=True, stdout=sys.stderr)
@@ -67,8 +77,8 @@ def build_llama_server(sources, folder, jobs):
 
 
 def commit_of(folder):
-    done = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True,
-                          check=False)
+    done = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True,
+                          text=True, check=False)
     return done.stdout.strip() or "unknown"
 
 
@@ -204,7 +214,8 @@ def arguments():
 
 def main():
     args = arguments()
-    program = build_llama_server(args.sources, args.build or args.sources / "build-clang", args.jobs)
+    build = args.build or args.sources / "build-clang"
+    program = build_llama_server(args.sources, build, args.jobs)
     workloads = [workload for workload in (Workload("no-adapter", 0), Workload("one-adapter", 1),
                                            Workload("many-adapters", args.streams))
                  if args.only.search(workload.name)]

@@ -1,9 +1,9 @@
-"""Random LoRA adapters for a GGUF model of the architecture "llama", each written twice: a folder in
-PEFT's format (safetensors), and a GGUF file as llama.cpp reads it. All linear layers have one, in
-f32. Uses Python's standard library only.
+"""Random LoRA adapters for a GGUF model of the architecture "llama", each written twice: a folder
+in PEFT's format (safetensors), and a GGUF file as llama.cpp reads it. All linear layers have one,
+in f32. Uses Python's standard library only.
 
-GGUF files of this architecture store the rows of q and k per head in the order 0, h/2, 1, h/2 + 1, ...
-of Hugging Face's rows, so the rows of their lora_b are in the same order. Formats:
+GGUF files of this architecture store the rows of q and k per head in the order 0, h/2, 1,
+h/2 + 1, ... of Hugging Face's rows, so the rows of their lora_b are in the same order. Formats:
 https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (version 3),
 https://huggingface.co/docs/safetensors, https://huggingface.co/docs/peft.
 """
@@ -57,7 +57,7 @@ def read_base(path):
     size, = struct.unpack_from("<Q", pairs, at)
     family = bytes(pairs[at + 8:at + 8 + size]).decode()
     if family != "llama":
-        raise ValueError(f"{path}: architecture llama was required, got {family}; use another model")
+        raise ValueError(f"{path}: architecture llama was required, got {family}")
     sizes = {}
     for name, info, _ in tensors:
         block, _, rest = name.removeprefix("blk.").partition(".")

@@ -1,5 +1,5 @@
-"""Parses the reply to one streamed completion request: the times of its tokens, its counts, and what
-is wrong with it. An event has the time at which its last byte arrived.
+"""Parses the reply to one streamed completion request: the times of its tokens, its counts, and
+what is wrong with it. An event has the time at which its last byte arrived.
 """
 
 import bisect

@@ -128,6 +128,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_decod
   const long k_step = WORDS(KEY_TYPE, (long)G * HEAD_DIM);
   const long head = WORDS(KEY_TYPE, (long)(h / (problem.H / G)) * HEAD_DIM);
   const int share = (last[t] - first[t]) / SPLITS + 1;
+  // clc: allow index-overflow of a number of keys
   const int begin = first[t] + split * share, end = min(last[t] + 1, begin + share);
   for (int c = item; c < HEADS * COLUMNS; c += GROUP) {
     queries[c] = LOAD_VEC(X_TYPE, q + row * HEAD_DIM, c) * problem.scale;

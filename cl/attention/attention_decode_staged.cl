@@ -88,6 +88,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_decod
   FIND_PAGES(t)
   const long k_step = (long)G * HEAD_DIM, head = (long)(h / (problem.H / G)) * HEAD_DIM;
   const int share = (last[t] - first[t]) / SPLITS + 1;
+  // clc: allow index-overflow of a number of keys
   const int begin = first[t] + split * share, end = min(last[t] + 1, begin + share);
   for (int i = item; i < HEADS * HEAD_DIM; i += GROUP) {
     const int e = i % 8;

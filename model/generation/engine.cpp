@@ -85,6 +85,17 @@ struct Reply {
   ReplyText text;
   std::optional<GrammarState> grammar;
   std::optional<Error> grammar_error;
+
+  // Goes on by a token; false if the grammar cannot, which is then the error.
+  bool follows_grammar(std::int32_t id) {
+    if (!grammar) return true;
+    try {
+      grammar->accept(id);
+    } catch (const Error& error) {
+      grammar_error = error;
+    }
+    return !grammar_error;
+  }
 };
 
 struct Engine::Impl {
@@ -329,7 +340,10 @@ bool Engine::Impl::accept_one(Sequence& sequence, const GeneratedToken& token) {
   }
   sequence.tokens.push_back(token.id);
   ++counters.generated_tokens;
-  if (reply.grammar) reply.grammar->accept(token.id);
+  if (!reply.follows_grammar(token.id)) {
+    fail_request(sequence, *reply.grammar_error);
+    return true;
+  }
   GenerationEvent& event = event_of(sequence.id);
   event.tokens.push_back(token);
   event.text += reply.text.push(token.id);

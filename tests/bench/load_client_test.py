@@ -249,7 +249,8 @@ class AdapterFiles(unittest.TestCase):
         size, = struct.unpack_from("<Q", peft)
         header = json.loads(peft[8:8 + size])
         self.assertEqual(len(header), 8)
-        at, end = header["base_model.model.model.layers.1.mlp.down_proj.lora_B.weight"]["data_offsets"]
+        name = "base_model.model.model.layers.1.mlp.down_proj.lora_B.weight"
+        at, end = header[name]["data_offsets"]
         self.assertEqual(peft[8 + size:][at:end], pairs[3].b)
         self.assertEqual(gguf[:8], b"GGUF\x03\0\0\0")
         for pair in pairs:
@@ -267,7 +268,8 @@ class Comparison(unittest.TestCase):
         text = llamacpp_server.table(runs, {"one-adapter": [0.5]})
         self.assertIn("| one-adapter | output tokens/s | 300.0 (300.0 to 300.0) "
                       "| 100.0 (100.0 to 100.0) | 3.00x |", text)
-        self.assertIn("| median TPOT, ms | 20.0 (20.0 to 20.0) | 50.0 (50.0 to 50.0) | 2.50x |", text)
+        self.assertIn("| median TPOT, ms | 20.0 (20.0 to 20.0) | 50.0 (50.0 to 50.0) | 2.50x |",
+                      text)
 
     def test_replies_are_alike_until_they_differ(self):
         self.assertEqual(llamacpp_server.alike(["abcd", "same"], ["abxd", "same"]), 0.75)

@@ -82,6 +82,7 @@ class AttentionOverPages : public test::AttentionTest {
     return y.values();
   }
   void check(PagedProblem p, const std::string& what, const Types& types = {}) {
+    if (!p.problem.affordable()) return;
     p.problem = p.problem.stored_as(types);
     const Floats got = run_paged(p, types);
     const std::size_t width = p.problem.n.H * p.problem.n.E;
@@ -169,6 +170,7 @@ TEST_P(AttentionOverPages, ReadsNoKeyOutsideOfTheRange) {
 TEST_P(AttentionOverPages, InOrderGivesTheBitsOfAttentionWithoutPages) {
   for (const std::size_t T : {1, 16}) {
     const Problem p = cached(T, 150, kPages * kPage, 9, 3, 64);
+    if (!p.affordable()) GTEST_SKIP() << "not with CLORA_TEST_SIZES=small";
     AttentionInputs inputs = p.inputs(context());
     Ints table(kPages);
     std::iota(table.begin(), table.end(), 0);

@@ -1,5 +1,5 @@
-"""Malformed requests, by a seed: bodies whose JSON has wrong values, bytes that are wrong, and heads
-that are not those of HTTP."""
+"""Malformed requests, by a seed: bodies whose JSON has wrong values, bytes that are wrong, and
+heads that are not those of HTTP."""
 import json
 import random
 

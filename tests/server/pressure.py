@@ -1,5 +1,5 @@
-"""Parts of the tests that put a server under pressure: clients that misbehave, a witness whose texts
-must not change meanwhile, and the state to which the server must return."""
+"""Parts of the tests that put a server under pressure: clients that misbehave, witnesses whose
+texts must not change meanwhile, and the state to which the server must return."""
 import concurrent.futures
 import contextlib
 import json

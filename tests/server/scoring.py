@@ -1,5 +1,5 @@
-"""Scores texts through the API, as evaluation harnesses do: perplexity, and the likeliest of several
-continuations.
+"""Scores texts through the API, as evaluation harnesses do: perplexity, and the likeliest of
+several continuations.
 
 The API gives no log-probabilities of a prompt. So each token is generated: a bias makes it the
 greedy choice after all tokens before it, and its log-probability is the model's, to which biases do

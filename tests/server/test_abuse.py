@@ -1,4 +1,4 @@
-"""Clients that misbehave: clora serve goes on, leaks nothing, and changes no other client's text."""
+"""Clients that misbehave: clora serve goes on, leaks nothing, and changes no text of others."""
 import concurrent.futures
 import json
 import socket

@@ -1,7 +1,7 @@
 """A task that is scored through the API has the score that `clora eval` gives it on the same data.
 
-Both compute in f32, in steps of other sizes, whose sums are rounded in another order: losses of some
-nats may differ by 1e-5.
+Both compute in f32, in steps of other sizes, whose sums are rounded in another order: losses of
+some nats may differ by 1e-5.
 """
 import json
 import os
@@ -32,7 +32,8 @@ def evaluated(folder, record, model, *options):
 
 
 def adapter_options(files, model):
-    return [] if model == "base" else ["--adapter", files / {"one": "first", "two": "second"}[model]]
+    folder = {"one": "first", "two": "second"}.get(model)
+    return ["--adapter", files / folder] if folder else []
 
 
 @pytest.mark.parametrize("model", ["base", "one", "two"])
@@ -51,7 +52,7 @@ def test_the_losses_of_models_differ_by_more_than_the_bound(served):
 
 
 @pytest.mark.parametrize("question, choices", QUESTIONS)
-def test_the_answer_to_a_multiple_choice_is_that_of_eval(served, files, tmp_path, question, choices):
+def test_the_answer_to_a_choice_is_that_of_eval(served, files, tmp_path, question, choices):
     scored = scoring.choice_losses(served, "one", question, choices)
     wanted = []
     for choice in choices:

@@ -9,6 +9,7 @@
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/serve/model_service.hpp"
+#include "tools/command_line/replace_all.hpp"
 
 namespace clora {
 namespace {
@@ -50,6 +51,20 @@ ApiOptions api_options(const ServeOptions& options) {
   return api;
 }
 
+// Errors: those of ModelService, with the options of serve in place of the library's settings: its
+// messages about memory name those that decide how much a server takes.
+std::unique_ptr<ModelService> open_service(const ServeOptions& options, Output& output) {
+  try {
+    return std::make_unique<ModelService>(options, output);
+  } catch (const Error& error) {
+    std::string message = error.what();
+    replace_all(message, "`context_length`", "--cache-positions");
+    replace_all(message, "`batch_size` or `max_seq_length`", "--step-tokens or --max-sequences");
+    replace_all(message, "`rank`", "--max-rank");
+    throw Error(error.code(), message, error.opencl_status());
+  }
+}
+
 // Returns at the first signal. Errors: io if the socket fails.
 void wait_for_signal(const Interrupt& interrupt, const ApiServer& server) {
   while (!interrupt.requested()) {
@@ -65,7 +80,7 @@ int serve(const ServeOptions& options) {
   std::unique_ptr<ModelService> service;  // above the server, so that it ends after it
   ApiServer server(api);
   output.info("Loading {}; {}/health reports when it is ready", options.common.model, server.url());
-  service = std::make_unique<ModelService>(options, output);
+  service = open_service(options, output);
   const Interrupt interrupt("\nclora: finishing replies; press Ctrl-C again to stop immediately\n");
   server.open(service->parts());
   service->show_plan(output);
