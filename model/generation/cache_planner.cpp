@@ -142,8 +142,8 @@ std::int64_t planned_cache_positions(const CachePlan& plan, const EngineConfig& 
   if (plan.fitting_positions < least) {
     fail(ErrorCode::out_of_memory,
          "KV cache: {} positions of {} bytes take {}; of the limit of {}, weights, adapters and "
-         "steps take {} and {} are reserved, so that {} positions fit; use fewer cache positions, "
-         "shorter or fewer sequences, a KV cache of fewer bits, or raise the limit",
+         "steps take {} and {} are reserved, so that {} positions fit; lower `cache_positions`, "
+         "`max_positions` or `max_sequences`, use a `cache_type` of fewer bits, or raise the limit",
          least, plan.position_bytes, amount(static_cast<std::size_t>(least) * plan.position_bytes),
          amount(plan.limit_bytes), amount(plan.fixed_bytes), amount(plan.margin_bytes),
          plan.fitting_positions);

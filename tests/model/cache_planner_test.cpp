@@ -119,7 +119,7 @@ TEST_F(CachePlans, RefuseMoreThanFitsAndSayWhatDoes) {
   };
   EXPECT_THAT(error(), HasSubstr("KV cache: 801 positions of 1024 bytes take 0.8 MiB; of the limit "
                                  "of 1.0 MiB, weights, adapters and steps take 0.1 MiB"));
-  EXPECT_THAT(error(), HasSubstr("so that 800 positions fit; use fewer cache positions"));
+  EXPECT_THAT(error(), HasSubstr("so that 800 positions fit; lower `cache_positions`"));
   config.cache_positions = 800;
   EXPECT_EQ(planned_cache_positions(plan, config), 800);
   config = {.max_sequences = 4, .max_positions = 1024};
