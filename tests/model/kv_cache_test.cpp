@@ -1,6 +1,7 @@
 // The type of the KV cache: which one is chosen, what it takes, and what rounding keys and values
 // changes in the logits of every family.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "tests/support/family_models.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_models.hpp"
+#include "tests/support/tiny_models.hpp"
 
 namespace clora {
 namespace {
@@ -44,22 +46,6 @@ bool has_attention(const ModelConfig& config) {
   });
 }
 
-// Whether all heads are a number of blocks of q8_0.
-bool has_heads_of_blocks(const ModelConfig& config) {
-  return std::ranges::all_of(config.blocks, [](const BlockSpec& block) {
-    return std::ranges::all_of(block, [](const SubLayerSpec& layer) {
-      const auto* attention = std::get_if<AttentionLayerSpec>(&layer.f);
-      return attention == nullptr || attention->head_dim % 32 == 0;
-    });
-  });
-}
-
-std::vector<DType> types_below_f32(const ModelConfig& config) {
-  std::vector<DType> types{DType::bf16, DType::f16};
-  if (has_heads_of_blocks(config)) types.push_back(DType::q8_0);
-  return types;
-}
-
 class KvCacheOfFamily : public testing::TestWithParam<test::FamilyModel> {
  protected:
   void SetUp() override { test::write_family_model(folder_ / "model", GetParam()); }
@@ -91,9 +77,7 @@ TEST_P(KvCacheOfFamily, GivesLogitsCloseToThoseOverKeysOfF32) {
     if (!has_attention(model.config())) GTEST_SKIP() << "no layer has attention";
     const std::vector<float> exact =
         Generator(model, nullptr, kPositions, DType::f32).logits(some_ids(23));
-    for (const DType type : types_below_f32(model.config())) {
-      expect_close_to_f32(model, type, exact);
-    }
+    for (const DType type : {DType::bf16, DType::f16}) expect_close_to_f32(model, type, exact);
   }
 }
 
@@ -101,7 +85,7 @@ TEST_P(KvCacheOfFamily, GivesLogitsCloseToThoseOverKeysOfF32) {
 // a later pass reads it.
 TEST_P(KvCacheOfFamily, DecodesByStepsWhatThePromptsPassGives) {
   LanguageModel model = open(Variant::automatic);
-  for (const DType type : types_below_f32(model.config())) {
+  for (const DType type : {DType::bf16, DType::f16}) {
     Generator generator(model, nullptr, kPositions, type);
     std::vector<std::int32_t> ids = some_ids(19);
     for (const std::int32_t id : generator.generate(ids, {.max_tokens = 8}).ids) {
@@ -114,6 +98,54 @@ TEST_P(KvCacheOfFamily, DecodesByStepsWhatThePromptsPassGives) {
 
 INSTANTIATE_TEST_SUITE_P(Families, KvCacheOfFamily, testing::ValuesIn(test::family_models()),
                          [](const auto& tested) { return tested.param.name; });
+
+// Tiny models with heads of 32 elements, a block of q8_0.
+class EightBitKvCache : public testing::TestWithParam<std::string> {
+ protected:
+  static constexpr std::int64_t kLength = 128;
+
+  EightBitKvCache() {
+    ModelConfig config = test::tiny_config(GetParam());
+    config.head_dim = 32;
+    test::write_tiny_model(folder_.path(), config);
+  }
+  LanguageModel open(Variant variant) {
+    const WeightFiles files = WeightFiles::open(folder_.path());
+    return {test::context_of(variant), files, {.context_length = kLength}};
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+// 23 tokens are rows that read the cache one by one; of 100, the last 36 gather the keys of the
+// others from it.
+TEST_P(EightBitKvCache, GivesLogitsCloseToThoseOverKeysOfF32) {
+  for (const Variant variant : {Variant::automatic, Variant::portable}) {
+    LanguageModel model = open(variant);
+    Generator wide(model, nullptr, kLength, DType::f32),
+        narrow(model, nullptr, kLength, DType::q8_0);
+    for (const std::size_t tokens : {1, 23, 100}) {
+      const std::vector<float> exact = wide.logits(some_ids(tokens));
+      const double difference = largest_difference(narrow.logits(some_ids(tokens)), exact);
+      EXPECT_LE(difference, 8 * test::rounding_of(DType::q8_0) * largest_of(exact)) << tokens;
+      EXPECT_GT(difference, 0) << tokens << ": the cache is not of this type";
+    }
+  }
+}
+
+TEST_P(EightBitKvCache, DecodesByStepsWhatThePromptsPassGives) {
+  LanguageModel model = open(Variant::automatic);
+  Generator generator(model, nullptr, kLength, DType::q8_0);
+  std::vector<std::int32_t> ids = some_ids(19);
+  for (const std::int32_t id : generator.generate(ids, {.max_tokens = 8}).ids) {
+    const std::vector<float> row = generator.logits(ids);
+    EXPECT_EQ(id, std::ranges::max_element(row) - row.begin());
+    ids.push_back(id);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, EightBitKvCache, testing::Values("Llama", "Qwen2", "Qwen3"),
+                         [](const auto& tested) { return tested.param; });
 
 class KvCache : public testing::Test {
  protected:
@@ -160,6 +192,30 @@ TEST_F(KvCache, TakesHalfTheBytesInHalfTheBits) {
   EXPECT_GT(wide, 0U);
   EXPECT_EQ(2 * bytes_in(DType::bf16), wide);
   EXPECT_EQ(2 * bytes_in(DType::f16), wide);
+}
+
+TEST_F(KvCache, TakesThirtyFourBytesForThirtyTwoElementsInEightBits) {
+  const auto bytes_in = [](DType type) {
+    Context& context = test::context_of(Variant::automatic);
+    ModelConfig config = test::tiny_config("Llama");
+    config.head_dim = 32;
+    const test::TemporaryFolder folder;
+    test::write_tiny_model(folder.path(), config);
+    const WeightFiles files = WeightFiles::open(folder.path());
+    LanguageModel model(context, files, {.context_length = 256});
+    const std::size_t before = cache_bytes(context);
+    const Generator generator(model, nullptr, 256, type);
+    return static_cast<double>(cache_bytes(context) - before);
+  };
+  // The pool rounds the sizes of blocks up.
+  EXPECT_NEAR(bytes_in(DType::q8_0) / bytes_in(DType::f32), 34.0 / 128, 0.02);
+}
+
+TEST_F(KvCache, RefusesEightBitsOfHeadsThatAreNoBlocks) {
+  LanguageModel model = open(test::context_of(Variant::automatic));
+  EXPECT_THAT(test::error_of([&] { Generator(model, nullptr, kPositions, DType::q8_0); }),
+              testing::HasSubstr("KV cache: the type q8_0 requires heads of a multiple of 32 "
+                                 "elements, the model's have"));
 }
 
 TEST_F(KvCache, LeavesStatesAsTheyAre) {

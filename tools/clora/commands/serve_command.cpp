@@ -61,6 +61,10 @@ std::unique_ptr<ModelService> open_service(const ServeOptions& options, Output& 
     replace_all(message, "`context_length`", "--cache-positions");
     replace_all(message, "`batch_size` or `max_seq_length`", "--step-tokens or --max-sequences");
     replace_all(message, "`rank`", "--max-rank");
+    replace_all(message, "`cache_positions`", "--cache-positions");
+    replace_all(message, "`max_positions`", "--max-positions");
+    replace_all(message, "`max_sequences`", "--max-sequences");
+    replace_all(message, "`cache_type`", "--kv-cache-type");
     throw Error(error.code(), message, error.opencl_status());
   }
 }

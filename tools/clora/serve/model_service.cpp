@@ -10,6 +10,7 @@
 #include "clora/runtime/files/digest.hpp"
 #include "clora/serving/engine_backend.hpp"
 #include "clora/serving/request_error.hpp"
+#include "model/generation/cache_planner.hpp"
 #include "runtime/fail.hpp"
 #include "tools/clora/loaded_model.hpp"
 #include "tools/clora/serve/embedding_service.hpp"
@@ -40,10 +41,11 @@ struct ServedAdapter {
   Adapter adapter;
 };
 
-std::vector<ServedAdapter> load_adapters(LoadedModel& loaded, const ServeOptions& options) {
+std::vector<ServedAdapter> load_adapters(Context& context, const ModelConfig& model,
+                                         const ServeOptions& options) {
   std::vector<ServedAdapter> adapters;
   for (const NamedAdapter& source : named_adapters_of(options)) {
-    adapters.push_back({source, loaded.adapter(source.folder).value()});
+    adapters.push_back({source, load_adapter(context, source.folder, adapter_sites(model))});
   }
   return adapters;
 }
@@ -80,6 +82,25 @@ EngineConfig engine_config(const ServeOptions& options, const ModelConfig& model
   return config;
 }
 
+// What fits of the KV cache, before the weights are read.
+CachePlan plan_of(const ServeOptions& options, const Tokenizer& tokenizer) {
+  ContextConfig dry = context_config(options.common);
+  dry.dry_run = true;
+  dry.profile = false;
+  dry.trace = nullptr;
+  dry.hooks.log = nullptr;
+  Context context(dry);
+  const WeightFiles files = WeightFiles::open(options.common.model);
+  LanguageModel model(context, files, {.context_length = options.max_positions});
+  const std::vector<ServedAdapter> adapters = load_adapters(context, model.config(), options);
+  const EngineConfig config = engine_config(options, model.config(), adapters, tokenizer);
+  std::vector<const Adapter*> served;
+  for (const ServedAdapter& each : adapters) served.push_back(&each.adapter);
+  const CachePlan plan = plan_cache(model, config, served);
+  (void)planned_cache_positions(plan, config);
+  return plan;
+}
+
 // Errors of reading an adapter are those of the request that names it.
 template <class F>
 void as_request_error(const F& f) {
@@ -103,6 +124,7 @@ struct ModelService::Impl {
       : options(given),
         text(given.common.model, given.chat_template),
         tokenizer(text.tokenizer()),
+        cache_plan(plan_of(given, tokenizer)),
         loaded(given.common, output, given.max_positions),
         models(name_of_model(given), given.common.model),
         metrics(given.metrics_prefix, models.base()) {
@@ -124,10 +146,12 @@ struct ModelService::Impl {
   }
 
   void make_engine() {
-    const std::vector<ServedAdapter> adapters = load_adapters(loaded, options);
+    const std::vector<ServedAdapter> adapters =
+        load_adapters(loaded.context(), loaded.model().config(), options);
     const auto& pool = loaded.context().pool();
     const std::size_t before = pool.statistics().in_use_bytes;
     config = engine_config(options, loaded.model().config(), adapters, tokenizer);
+    config.cache_positions = planned_cache_positions(cache_plan, config);
     engine.emplace(loaded.model(), config);
     engine_bytes = pool.statistics().in_use_bytes - before;
     for (const ServedAdapter& each : adapters) {
@@ -210,6 +234,7 @@ struct ModelService::Impl {
   const ModelText text;
   const Tokenizer tokenizer;
   const GrammarVocabulary vocabulary{tokenizer};
+  const CachePlan cache_plan;
   LoadedModel loaded;
   ServedModels models;
   ServerMetrics metrics;
@@ -248,14 +273,20 @@ ApiParts ModelService::parts() {
 
 void ModelService::show_plan(Output& output) const {
   const EngineConfig& config = impl_->config;
-  const auto positions = config.cache_positions > 0 ? config.cache_positions
-                                                    : config.max_sequences * config.max_positions;
   const auto weights = static_cast<double>(impl_->loaded.model().weight_bytes());
   output.info("Model: {}, {} of weights on '{}'", base_name(), readable_bytes(weights),
               impl_->loaded.context().device().name);
   output.info("Engine: {} for {} positions of KV cache and {} sequences of at most {} positions",
-              readable_bytes(static_cast<double>(impl_->engine_bytes)), grouped(positions),
-              config.max_sequences, grouped(config.max_positions));
+              readable_bytes(static_cast<double>(impl_->engine_bytes)),
+              grouped(config.cache_positions), config.max_sequences, grouped(config.max_positions));
+  const CachePlan& plan = impl_->cache_plan;
+  const auto bytes = [](std::size_t n) { return readable_bytes(static_cast<double>(n)); };
+  output.info(
+      "Memory: limit {}; weights, adapters and the largest steps take at most {}, a position of "
+      "the "
+      "cache {}; {:.1f} sequences of full length fit at once",
+      bytes(plan.limit_bytes), bytes(plan.fixed_bytes), bytes(plan.position_bytes),
+      static_cast<double>(config.cache_positions) / static_cast<double>(config.max_positions));
   output.info("Adapters: {} served, at most {} in device memory, ranks up to {}",
               impl_->models.list()["data"].size() - 1, config.device_adapters, config.max_rank);
   if (impl_->text.find_chat_template() == nullptr) {

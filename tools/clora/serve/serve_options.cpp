@@ -66,8 +66,10 @@ void add_engine_options(CLI::App& command, ServeOptions& options) {
   add_count(command, "--max-positions", options.max_positions, 2,
             "Longest prompt and reply together, in tokens; at most what the model supports")
       ->capture_default_str();
-  add_count(command, "--cache-positions", options.cache_positions, 1,
-            "Tokens in the KV cache, shared by all sequences (default: --max-positions for each)");
+  add_count(
+      command, "--cache-positions", options.cache_positions, 1,
+      "Tokens in the KV cache, shared by all sequences (default: --max-positions for each, or "
+      "what --memory leaves)");
   add_count(command, "--step-tokens", options.step_tokens, 1,
             "Tokens that are processed in one step; fewer let replies continue sooner while a long "
             "prompt is read")
