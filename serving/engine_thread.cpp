@@ -124,6 +124,13 @@ std::string EngineThread::loss() const {
   return loss_;
 }
 
+// The engine of a lost device may still count what it was told to cancel: it makes no further step.
+EngineStatistics EngineThread::statistics() const {
+  EngineStatistics statistics = backend_.statistics();
+  if (!loss().empty()) statistics.running = statistics.waiting = statistics.used_pages = 0;
+  return statistics;
+}
+
 void EngineThread::require_works() const {
   if (loss_.empty()) return;
   throw RequestError({.status = 503, .code = "device_lost"},

@@ -74,7 +74,7 @@ class EngineThread {
   bool is_idle() const;  // no reply runs or waits
   // Why the device was lost; empty while it works.
   std::string loss() const;
-  EngineStatistics statistics() const { return backend_.statistics(); }
+  EngineStatistics statistics() const;
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -162,10 +162,14 @@ TEST_F(CommandLine, TheKvCacheHasATypeOfThose) {
   for (const char* type : {"bf16", "f16"}) EXPECT_NE(logprobs_with("f32", type), exact) << type;
   EXPECT_EQ(logprobs_with("auto", "auto"), logprobs_with("auto", "bf16"));
   EXPECT_NE(logprobs_with("auto", "auto"), logprobs_with("auto", "f32"));
-  const ProgramResult refused =
-      run_clora({"generate", "--model", model, "--prompt", "a", "--kv-cache-type", "q4_0"});
-  EXPECT_NE(refused.exit_code, 0);
-  EXPECT_THAT(refused.err, HasSubstr("--kv-cache-type"));
+  const auto refusal_of = [&](const char* type) {
+    const ProgramResult refused =
+        run_clora({"generate", "--model", model, "--prompt", "a", "--kv-cache-type", type});
+    EXPECT_NE(refused.exit_code, 0);
+    return refused.err;
+  };
+  EXPECT_THAT(refusal_of("q4_0"), HasSubstr("--kv-cache-type"));
+  EXPECT_THAT(refusal_of("q8_0"), HasSubstr("requires heads of a multiple of 32 elements"));
 }
 
 // The weights of the small model begin at any byte of its file, and these kernels read vectors.

@@ -145,6 +145,9 @@ TEST_F(EngineThreads, ALostDeviceFailsWhatRunsAndAllThatFollows) {
   EXPECT_EQ(error.reason().code, "device_lost");
   EXPECT_EQ(refusal([&] { thread.run([] {}); }).reason().status, 503);
   EXPECT_THAT(metrics_.text({}), HasSubstr("clora:request_failure_total{model_name=\"m\"} 1\n"));
+  EXPECT_EQ(backend_.statistics().running, 1) << "the engine makes no step that would drop it";
+  EXPECT_EQ(thread.statistics().running, 0);
+  EXPECT_EQ(thread.statistics().used_pages, 0);
 }
 
 TEST_F(EngineThreads, AStepWithoutMemoryFailsItsRequestsButNotTheServer) {
