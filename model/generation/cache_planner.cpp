@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
 #include <string>
 
 #include "model/generation/adapter_slots.hpp"
-#include "model/generation/step_layout.hpp"
+#include "model/generation/largest_steps.hpp"
 #include "model/transformer/paged_forward.hpp"
 #include "model/transformer/sub_layer.hpp"
 #include "runtime/fail.hpp"
@@ -36,23 +35,6 @@ std::size_t bytes_of_position(const ModelConfig& model, DType type) {
   return bytes;
 }
 
-// Sequences of a step, each with a chunk of `count` rows from position `begin` on.
-class PlannedStep {
- public:
-  explicit PlannedStep(bool adapted) : adapted_(adapted) {}
-  void add(std::vector<Chunk> StepPlan::*part, std::int64_t begin, std::int64_t count) {
-    Sequence& sequence = sequences_.emplace_back();
-    sequence.adapter.slot = adapted_ ? 0 : kNoAdapter;
-    (plan_.*part).push_back({.sequence = &sequence, .begin = begin, .count = count, .draws = true});
-  }
-  StepShape shape(const ShapeRules& rules) const { return StepLayout(plan_, rules).shape(); }
-
- private:
-  bool adapted_;
-  std::deque<Sequence> sequences_;
-  StepPlan plan_;
-};
-
 // Whether a layer keeps a state, of one sequence, in place of keys.
 bool has_states(const ModelConfig& model) {
   return std::ranges::any_of(model.blocks, [](const BlockSpec& block) {
@@ -61,26 +43,6 @@ bool has_states(const ModelConfig& model) {
              !cache_shapes(layer, 1).empty();
     });
   });
-}
-
-StepShape decoding(const EngineConfig& config, const ShapeRules& rules, bool adapted) {
-  PlannedStep step(adapted);
-  for (std::int64_t i = 0; i < config.max_sequences; ++i) {
-    step.add(&StepPlan::decoding, config.max_positions - 1, 1);
-  }
-  return step.shape(rules);
-}
-
-// Prompts of all sequences, of step_tokens rows together, at the end of each or at its beginning.
-StepShape prompts(const EngineConfig& config, const ShapeRules& rules, bool adapted, bool at_end) {
-  PlannedStep step(adapted);
-  std::int64_t left = config.step_tokens;
-  for (std::int64_t i = config.max_sequences; i > 0 && left > 0; --i) {
-    const std::int64_t count = std::min(divide_up(left, i), config.max_positions);
-    step.add(&StepPlan::prompts, at_end ? config.max_positions - count : 0, count);
-    left -= count;
-  }
-  return step.shape(rules);
 }
 
 std::string amount(std::size_t bytes) {
@@ -118,9 +80,7 @@ CachePlan plan_cache(LanguageModel& model, const EngineConfig& given,
       .paged_alignment = std::max<std::int64_t>(1, context.device().base_alignment_bytes / 2),
       .step_tokens = config.step_tokens};
   const bool adapted = slots.stacks() != nullptr && !adapters.empty();
-  forward.record(decoding(config, rules, adapted));
-  forward.record(prompts(config, rules, adapted, false));
-  forward.record(prompts(config, rules, adapted, true));
+  for (const StepShape& shape : largest_steps(config, rules, adapted)) forward.record(shape);
   context.pool().trim();
   const MemoryStatistics pool = context.pool().statistics();
   CachePlan plan{.limit_bytes = pool.limit_bytes,

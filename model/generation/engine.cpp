@@ -10,6 +10,7 @@
 
 #include "clora/model/generation/grammar/token_grammar.hpp"
 #include "model/generation/adapter_slots.hpp"
+#include "model/generation/largest_steps.hpp"
 #include "model/generation/prompt_lookup.hpp"
 #include "model/generation/reply_text.hpp"
 #include "model/generation/request_checks.hpp"
@@ -429,6 +430,16 @@ Engine::Engine(LanguageModel& model, const EngineConfig& config) {
 Engine::~Engine() = default;
 
 const EngineConfig& Engine::config() const noexcept { return impl_->config; }
+
+void Engine::prepare() {
+  require(is_idle(), "engine: prepare() is for an engine without requests");
+  EngineConfig config = impl_->config;
+  if (impl_->has_states) config.max_sequences = 1;
+  const bool adapted = !impl_->adapters.names().empty();
+  for (const StepShape& shape : largest_steps(config, impl_->rules, adapted)) {
+    impl_->forward.record(shape);
+  }
+}
 
 void Engine::add_adapter(const std::string& name, const Adapter& adapter) {
   impl_->adapters.add(name, adapter);

@@ -65,6 +65,11 @@ class Engine {
   Engine(LanguageModel& model, const EngineConfig& config);
   ~Engine();
 
+  // Records the largest steps, so that they have their memory from now on, and no request waits for
+  // the compilation of their kernels; steps of adapters only after add_adapter(). Takes seconds if
+  // kernels are compiled. REQUIRES: is_idle(). Errors: out_of_memory.
+  void prepare();
+
   // Makes an adapter available to requests by its name; a name that exists is replaced for later
   // requests. The matrices are copied. Errors: invalid_argument if it has a larger rank than
   // EngineConfig::max_rank, or what adapters in one batch cannot have (DoRA, experts).

@@ -92,6 +92,25 @@ TEST_F(CachePlans, FitIntoALimitWithWhichTheEngineThenRuns) {
   EXPECT_GE(measured, limit / 2);
 }
 
+TEST_F(CachePlans, AreOfStepsThatAPreparedEngineHasRecorded) {
+  Context real(context(0, false));
+  LanguageModel model = open(real);
+  Engine engine(model, config_);
+  const auto in_use = [&] { return real.pool().statistics().in_use_bytes; };
+  const std::size_t before = in_use();
+  engine.prepare();
+  const std::size_t prepared = in_use();
+  EXPECT_GT(prepared, before);
+  engine.prepare();
+  EXPECT_EQ(in_use(), prepared);
+  const CachePlan plan = this->plan(config_);
+  EXPECT_NEAR(static_cast<double>(plan.fixed_bytes + 1600 * plan.position_bytes),
+              static_cast<double>(prepared), 0.1 * static_cast<double>(prepared));
+  (void)engine.submit({.prompt = std::vector<std::int32_t>(9, 1), .max_tokens = 1});
+  EXPECT_EQ(test::error_of([&] { engine.prepare(); }),
+            "engine: prepare() is for an engine without requests");
+}
+
 TEST_F(CachePlans, TakeAllPositionsOfAllSequencesWhereTheyFit) {
   EXPECT_EQ(planned_cache_positions(plan(config_), config_), 1600);
 }

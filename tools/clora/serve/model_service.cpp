@@ -11,6 +11,7 @@
 #include "clora/serving/engine_backend.hpp"
 #include "clora/serving/request_error.hpp"
 #include "model/generation/cache_planner.hpp"
+#include "runtime/elapsed.hpp"
 #include "runtime/fail.hpp"
 #include "tools/clora/loaded_model.hpp"
 #include "tools/clora/serve/embedding_service.hpp"
@@ -129,7 +130,7 @@ struct ModelService::Impl {
         models(name_of_model(given), given.common.model),
         metrics(given.metrics_prefix, models.base()) {
     make_engine();
-    warm_up();
+    warm_up(output);
     backend.emplace(*engine);
     thread.emplace(*backend, metrics,
                    EngineThreadLimits{.max_replies = static_cast<std::size_t>(given.max_sequences +
@@ -161,9 +162,12 @@ struct ModelService::Impl {
     }
   }
 
-  // Compiles kernels by short replies, without and with an adapter: else the first client would
-  // wait.
-  void warm_up() {
+  // Allocates the memory of the largest steps, and compiles kernels by short replies, without and
+  // with an adapter: else the first client would wait.
+  void warm_up(Output& output) {
+    const auto started = std::chrono::steady_clock::now();
+    engine->prepare();
+    output.detail("largest steps recorded in {:.2f} s", seconds_since(started));
     generate_some({});
     const auto& served = models.list()["data"];
     if (served.size() > 1) generate_some({{.name = served[1]["id"]}});
