@@ -418,6 +418,7 @@ void Engine::Impl::count() {
 }
 
 Engine::Engine(LanguageModel& model, const EngineConfig& config) {
+  (void)model.head();  // an encoder has none
   require(config.max_sequences >= 1 && config.max_positions >= 1,
           "engine: max_sequences and max_positions must be 1 or more, got {} and {}",
           config.max_sequences, config.max_positions);
