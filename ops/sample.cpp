@@ -189,7 +189,7 @@ void record_sample(Batch& batch, const Tensor& tokens, const Tensor& settings, c
   require_tensor(kSample, "settings", settings, {n.rows, kSampleSettingWords}, DType::u32);
   const StateArguments arguments(state, n, tokens);
   const bool cpu =
-      takes_cpu_kernel(batch.context(), {kSample, "sample_cpu.cl", "sample"}, test_sample);
+      takes_cpu_kernel(batch.context(), {"sample", "sample_cpu.cl", "sample"}, test_sample);
   const Tensor changed = arguments.may_change_logits()
                              ? batch.temporary(logits.shape(), DType::f32, "changed logits")
                              : tokens;
@@ -241,7 +241,7 @@ void record_logprobs(Batch& batch, const LogprobOutputs& outputs, const Tensor& 
   require_tensor(op, "tokens", tokens, {n.rows}, DType::i32);
   const std::int64_t top = top_count(outputs, n);
   Context& context = batch.context();
-  const bool cpu = takes_cpu_kernel(context, {kSample, "sample_logprobs_cpu.cl", "sample_logprobs"},
+  const bool cpu = takes_cpu_kernel(context, {"sample", "sample_logprobs_cpu.cl", "sample_logprobs"},
                                     test_logprobs);
   const double passes = top > 0 ? 3 : 2;
   Launch launch{{}, {}, {passes * n.elements(), 4 * passes * n.elements()}, "sample/logprobs"};
