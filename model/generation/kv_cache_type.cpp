@@ -8,7 +8,7 @@
 namespace clora {
 namespace {
 
-constexpr std::array kKvCacheTypes{DType::f32, DType::bf16, DType::f16, DType::q8_0};
+constexpr std::array<DType, 4> kKvCacheTypes{DType::f32, DType::bf16, DType::f16, DType::q8_0};
 
 }  // namespace
 
