@@ -183,6 +183,22 @@ TEST_P(AttentionOverPages, InOrderGivesTheBitsOfAttentionWithoutPages) {
   }
 }
 
+// More keys than any kernel processes at once, so that sums of earlier ones are scaled.
+TEST_P(AttentionOverPages, MatchesTheFormulaOverSeveralBlocksOfKeys) {
+  const Types types{.keys = DType::bf16};
+  const Problem p = cached(16, 190, kPages * kPage, 9, 3, 64).stored_as(types);
+  if (!p.affordable()) GTEST_SKIP() << "not with CLORA_TEST_SIZES=small";
+  AttentionInputs inputs = p.inputs(context(), types);
+  Ints table(kPages);
+  std::iota(table.begin(), table.end(), 0);
+  inputs.pages = {.tables = upload(context(), {1, kPages}, table),
+                  .table_of = upload(context(), {16}, Ints(16, 0)),
+                  .positions = kPage};
+  const Output y(context(), shape_of(16, 9, 64));
+  run([&](Batch& batch) { record_attention(batch, y.tensor(), {}, inputs); });
+  expect_close(y.values(), p.reference().y, test::tolerance_of(p.n.Tk + p.n.E), "two blocks");
+}
+
 TEST_P(AttentionOverPages, RefusesTablesThatDoNotMatch) {
   const PagedProblem p(3, 2, 2, 16);
   const Output y(context(), shape_of(3, 2, 16));
