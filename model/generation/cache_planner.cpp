@@ -6,6 +6,7 @@
 #include <string>
 
 #include "model/generation/adapter_slots.hpp"
+#include "model/generation/engine_sizes.hpp"
 #include "model/generation/largest_steps.hpp"
 #include "model/transformer/paged_forward.hpp"
 #include "model/transformer/sub_layer.hpp"
@@ -15,8 +16,7 @@
 namespace clora {
 namespace {
 
-constexpr std::int64_t kPagePositions = 16;  // as in the engine
-constexpr std::size_t kMarginShare = 16;     // 1 / 16 of the limit
+constexpr std::size_t kMarginShare = 16;  // 1 / 16 of the limit
 
 std::int64_t positions_of_all(const EngineConfig& config) {
   return config.max_sequences * config.max_positions;
@@ -35,16 +35,6 @@ std::size_t bytes_of_position(const ModelConfig& model, DType type) {
   return bytes;
 }
 
-// Whether a layer keeps a state, of one sequence, in place of keys.
-bool has_states(const ModelConfig& model) {
-  return std::ranges::any_of(model.blocks, [](const BlockSpec& block) {
-    return std::ranges::any_of(block, [](const SubLayerSpec& layer) {
-      return !std::holds_alternative<AttentionLayerSpec>(layer.f) &&
-             !cache_shapes(layer, 1).empty();
-    });
-  });
-}
-
 std::string amount(std::size_t bytes) {
   const double mebibytes = static_cast<double>(bytes) / 1048576.0;
   return mebibytes < 1024 ? fmt::format("{:.1f} MiB", mebibytes)
@@ -59,35 +49,25 @@ CachePlan plan_cache(LanguageModel& model, const EngineConfig& given,
   EngineConfig config = given;
   if (has_states(model.config())) config.max_sequences = 1;
   require(context.config().dry_run, "cache plan: the model's context must be a dry run");
-  const std::int64_t pages = divide_up(config.max_positions, kPagePositions);
-  const DType type = kv_cache_type_of(context, config.cache_type);
+  config.cache_positions = config.max_positions;
   AdapterSlots slots(model, {.slots = config.device_adapters,
                              .max_rank = config.max_rank,
                              .base_adapter = config.base_adapter});
   for (std::size_t i = 0; i < adapters.size(); ++i) {
     slots.add(fmt::format("adapter {}", i), *adapters[i]);
   }
-  PagedForward forward(model, {.adapter = config.base_adapter,
-                               .stacks = slots.stacks(),
-                               .max_positions = config.max_positions,
-                               .pages = pages,
-                               .page_positions = kPagePositions,
-                               .sequences = config.max_sequences,
-                               .cache_type = type});
-  const ShapeRules rules{
-      .pads_to_powers_of_two = context.device().kind == DeviceKind::gpu,
-      // At most: rows of 16-bit elements begin where arguments may.
-      .paged_alignment = std::max<std::int64_t>(1, context.device().base_alignment_bytes / 2),
-      .step_tokens = config.step_tokens};
+  PagedForward forward(model, forward_config(context, config, slots.stacks()));
+  const ShapeRules rules = shape_rules(context, model.config());
   const bool adapted = slots.stacks() != nullptr && !adapters.empty();
   for (const StepShape& shape : largest_steps(config, rules, adapted)) forward.record(shape);
   context.pool().trim();
   const MemoryStatistics pool = context.pool().statistics();
   CachePlan plan{.limit_bytes = pool.limit_bytes,
-                 .position_bytes = bytes_of_position(model.config(), type)};
+                 .position_bytes = bytes_of_position(model.config(), forward.config().cache_type)};
   // The unused rest of slabs that are partly used counts against the limit.
   plan.margin_bytes = plan.limit_bytes / kMarginShare + pool.cached_bytes;
-  const std::size_t cache = plan.position_bytes * static_cast<std::size_t>(pages * kPagePositions);
+  const std::size_t cache =
+      plan.position_bytes * static_cast<std::size_t>(forward.config().pages * kPagePositions);
   plan.fixed_bytes = pool.in_use_bytes - cache;
   const std::size_t taken = plan.fixed_bytes + plan.margin_bytes;
   const std::size_t left = plan.limit_bytes > taken ? plan.limit_bytes - taken : 0;

@@ -10,6 +10,7 @@
 
 #include "clora/model/generation/grammar/token_grammar.hpp"
 #include "model/generation/adapter_slots.hpp"
+#include "model/generation/engine_sizes.hpp"
 #include "model/generation/largest_steps.hpp"
 #include "model/generation/prompt_lookup.hpp"
 #include "model/generation/reply_text.hpp"
@@ -19,61 +20,14 @@
 #include "model/generation/token_sampler.hpp"
 #include "model/transformer/finite_check.hpp"
 #include "model/transformer/paged_forward.hpp"
-#include "model/transformer/sub_layer.hpp"
 #include "runtime/elapsed.hpp"
 #include "runtime/fail.hpp"
-#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {
 
-constexpr std::int64_t kPagePositions = 16;
 // A step takes longer than this if a grid barrier fails (cl/grid_barrier*.clh).
 constexpr double kLateSeconds = 0.5;
-
-// Whether a layer keeps a state of one sequence, which cannot return to an earlier position.
-bool has_states(const ModelConfig& config) {
-  return std::ranges::any_of(config.blocks, [](const BlockSpec& block) {
-    return std::ranges::any_of(block, [](const SubLayerSpec& layer) {
-      return !std::holds_alternative<AttentionLayerSpec>(layer.f) &&
-             !cache_shapes(layer, 1).empty();
-    });
-  });
-}
-
-std::int64_t pages_of(const EngineConfig& config) {
-  const std::int64_t wanted = config.cache_positions > 0
-                                  ? config.cache_positions
-                                  : config.max_sequences * config.max_positions;
-  return divide_up(wanted, kPagePositions);
-}
-
-PagedForwardConfig forward_config(const Context& context, const EngineConfig& config,
-                                  const AdapterStacks* stacks) {
-  return {.adapter = config.base_adapter,
-          .stacks = stacks,
-          .max_positions = config.max_positions,
-          .pages = pages_of(config),
-          .page_positions = kPagePositions,
-          .sequences = config.max_sequences,
-          .cache_type = kv_cache_type_of(context, config.cache_type)};
-}
-
-// The fewest rows whose heads, in any layer, end where a kernel argument may begin.
-std::int64_t aligned_rows(const Context& context, const ModelConfig& config) {
-  const auto alignment = static_cast<std::int64_t>(context.device().base_alignment_bytes);
-  std::int64_t rows = 1;
-  for (const BlockSpec& block : config.blocks) {
-    for (const SubLayerSpec& layer : block) {
-      const auto* attention = std::get_if<AttentionLayerSpec>(&layer.f);
-      if (attention == nullptr) continue;
-      for (const std::int64_t heads : {attention->heads, attention->kv_heads}) {
-        while (rows * heads * attention->head_dim * 2 % alignment != 0) rows *= 2;
-      }
-    }
-  }
-  return rows;
-}
 
 }  // namespace
 
@@ -127,9 +81,9 @@ struct Engine::Impl {
   EngineConfig config;
   Context& context;
   bool has_states;
-  PagePool pages;
   AdapterSlots adapters;
   PagedForward forward;
+  PagePool pages;
   TokenSampler sampler;
   ShapeRules rules;
   Scheduler scheduler;
@@ -160,14 +114,12 @@ Engine::Impl::Impl(LanguageModel& m, const EngineConfig& c)
       config(c),
       context(m.context()),
       has_states(clora::has_states(m.config())),
-      pages(pages_of(c), kPagePositions),
       adapters(
           m, {.slots = c.device_adapters, .max_rank = c.max_rank, .base_adapter = c.base_adapter}),
       forward(m, forward_config(context, c, adapters.stacks())),
+      pages(forward.config().pages, kPagePositions),
       sampler(m, forward),
-      rules{.pads_to_powers_of_two = context.device().kind == DeviceKind::gpu,
-            .paged_alignment = aligned_rows(context, m.config()),
-            .step_tokens = c.step_tokens},
+      rules(shape_rules(context, m.config())),
       scheduler({.max_sequences = has_states ? 1 : c.max_sequences,
                  .max_positions = c.max_positions,
                  .step_tokens = c.step_tokens,

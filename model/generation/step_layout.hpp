@@ -14,7 +14,6 @@ namespace clora {
 struct ShapeRules {
   bool pads_to_powers_of_two = false;  // on devices where padding costs little
   std::int64_t paged_alignment = 1;    // of the paged rows, if rows of prompts follow them
-  std::int64_t step_tokens = 0;
 
   // A number of rows or outputs, rounded up.
   std::int64_t rounded(std::int64_t rows) const;
