@@ -193,10 +193,7 @@ bool Engine::Impl::runs_ahead() const {
 
 std::optional<StepPlan> Engine::Impl::plan() {
   return scheduler.plan([](const Sequence& sequence) {
-    const SamplingConfig& s = sequence.request.sampling;
-    const bool depends_on_the_reply =
-        s.repetition_penalty != 1 || s.presence_penalty != 0 || s.frequency_penalty != 0;
-    if (depends_on_the_reply || sequence.request.grammar != nullptr) {
+    if (has_penalties(sequence.request.sampling) || sequence.request.grammar != nullptr) {
       return std::vector<std::int32_t>();
     }
     return look_up_continuation(sequence.tokens, sequence.request.draft_tokens);

@@ -24,6 +24,8 @@ struct AdapterUse {
   double scale = 1;  // of its term, besides alpha / rank
 };
 
+inline constexpr std::int64_t kMaxDraftTokens = 16;
+
 struct GenerationRequest {
   std::vector<std::int32_t> prompt = {};  // not empty
   std::int64_t max_tokens = 256;          // lowered to what fits

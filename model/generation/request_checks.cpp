@@ -8,9 +8,7 @@
 namespace clora {
 namespace {
 
-constexpr std::size_t kMaxBiases = 1024;
 constexpr std::size_t kMaxAdapters = 2;
-constexpr std::int64_t kMaxDrafts = 16;
 
 void check_prompt(const GenerationRequest& request, const RequestLimits& limits) {
   require(!request.prompt.empty(), "generation: the prompt must have at least one token");
@@ -44,8 +42,8 @@ void check_sampling(const SamplingConfig& s, const RequestLimits& limits) {
   require(s.top_logprobs >= 0 && s.top_logprobs <= std::min(kMaxTopLogprobs, limits.vocabulary),
           "generation: top_logprobs must be 0 to {}, got {}",
           std::min(kMaxTopLogprobs, limits.vocabulary), s.top_logprobs);
-  require(s.logit_bias.size() <= kMaxBiases,
-          "generation: logit_bias must have at most {} tokens, got {}", kMaxBiases,
+  require(std::ssize(s.logit_bias) <= kMaxLogitBiases,
+          "generation: logit_bias must have at most {} tokens, got {}", kMaxLogitBiases,
           s.logit_bias.size());
   for (const auto& [id, value] : s.logit_bias) {
     require(id >= 0 && id < limits.vocabulary && !std::isnan(value),
@@ -66,8 +64,8 @@ void check_request(const GenerationRequest& request, const RequestLimits& limits
   require(request.adapters.size() <= kMaxAdapters,
           "generation: a request can have at most {} adapters, got {}", kMaxAdapters,
           request.adapters.size());
-  require(request.draft_tokens >= 0 && request.draft_tokens <= kMaxDrafts,
-          "generation: draft_tokens must be 0 (off) to {}, got {}", kMaxDrafts,
+  require(request.draft_tokens >= 0 && request.draft_tokens <= kMaxDraftTokens,
+          "generation: draft_tokens must be 0 (off) to {}, got {}", kMaxDraftTokens,
           request.draft_tokens);
 }
 

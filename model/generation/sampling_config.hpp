@@ -25,6 +25,13 @@ struct SamplingConfig {
   std::int64_t top_logprobs = 0;  // number of alternatives to report, at most 32
 };
 
+inline constexpr std::int64_t kMaxLogitBiases = 1024;  // of one request
+
+// Whether the draw of a token depends on the ones before it.
+inline bool has_penalties(const SamplingConfig& s) {
+  return s.repetition_penalty != 1 || s.presence_penalty != 0 || s.frequency_penalty != 0;
+}
+
 struct TokenLogprob {
   std::int32_t id = 0;
   double logprob = 0;

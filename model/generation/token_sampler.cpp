@@ -10,12 +10,6 @@
 namespace clora {
 namespace {
 
-constexpr std::int64_t kMaxBiases = 1024;  // of one request
-
-bool has_penalties(const SamplingConfig& s) {
-  return s.repetition_penalty != 1 || s.presence_penalty != 0 || s.frequency_penalty != 0;
-}
-
 bool uses_state(const GenerationRequest& request) {
   return has_penalties(request.sampling) || !request.sampling.logit_bias.empty() ||
          request.grammar != nullptr;
@@ -73,8 +67,8 @@ void TokenSampler::allocate_state() {
     return context_.allocate(shape, type, MemoryTag::activations);
   };
   counts_ = allocate({slots, model_.config().vocabulary}, DType::u32);
-  bias_ids_ = allocate({slots, kMaxBiases}, DType::i32);
-  bias_values_ = allocate({slots, kMaxBiases}, DType::f32);
+  bias_ids_ = allocate({slots, kMaxLogitBiases}, DType::i32);
+  bias_values_ = allocate({slots, kMaxLogitBiases}, DType::f32);
 }
 
 void TokenSampler::set_sequence(const Sequence& sequence) {
@@ -96,7 +90,7 @@ void TokenSampler::set_sequence(const Sequence& sequence) {
     ids.push_back(id);
     values.push_back(value);
   }
-  const auto begin = static_cast<std::size_t>(slot * kMaxBiases) * 4;
+  const auto begin = static_cast<std::size_t>(slot * kMaxLogitBiases) * 4;
   const Shape shape{std::ssize(ids)};
   context_.write(bias_ids_.slice(begin, shape, DType::i32), std::as_bytes(std::span(ids)));
   context_.write(bias_values_.slice(begin, shape, DType::f32), std::as_bytes(std::span(values)));

@@ -15,7 +15,6 @@ namespace clora {
 namespace {
 
 constexpr const char* kGroup = "Generation";
-constexpr std::int64_t kMaxDraftTokens = 16;
 
 // Decodes token ids to text, shows it and stores it.
 class ReplyText {

@@ -2,6 +2,7 @@
 
 #include <sstream>
 
+#include "clora/model/generation/generation_request.hpp"
 #include "clora/runtime/files/file.hpp"
 #include "runtime/fail.hpp"
 #include "tools/clora/commands/data_options.hpp"
@@ -87,7 +88,7 @@ void add_engine_options(CLI::App& command, ServeOptions& options) {
       .add_option("--draft-tokens", options.draft_tokens,
                   "Tokens that are guessed from earlier ones and verified in one step, which is "
                   "faster for texts that repeat themselves; 0: none")
-      ->transform(Integer(0, 16))
+      ->transform(Integer(0, kMaxDraftTokens))
       ->capture_default_str()
       ->group("Generation");
   add_count(command, "--max-queue", options.max_queue, 0,
