@@ -207,7 +207,10 @@ void TokenSampler::enqueue_reads(Transfer& transfer, const Recorded& recorded) {
 std::vector<GeneratedToken> TokenSampler::read() {
   require(read_ < drawn_, "token sampler: no step is drawn");
   Transfer& transfer = transfers_[read_++ % transfers_.size()];
-  transfer.fence.wait();
+  {
+    const TraceSpan span(context_.trace(), "read");  // the name of a blocking read
+    transfer.fence.wait();
+  }
   const Parts parts(transfer.form.outputs, transfer.form.top_logprobs);
   const auto at = [&]<class T>(T value, std::size_t begin, std::size_t i) {
     std::memcpy(&value, transfer.memory->bytes().data() + begin + i * sizeof value, sizeof value);
