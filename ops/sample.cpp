@@ -241,8 +241,8 @@ void record_logprobs(Batch& batch, const LogprobOutputs& outputs, const Tensor& 
   require_tensor(op, "tokens", tokens, {n.rows}, DType::i32);
   const std::int64_t top = top_count(outputs, n);
   Context& context = batch.context();
-  const bool cpu = takes_cpu_kernel(context, {"sample", "sample_logprobs_cpu.cl", "sample_logprobs"},
-                                    test_logprobs);
+  const bool cpu = takes_cpu_kernel(
+      context, {"sample", "sample_logprobs_cpu.cl", "sample_logprobs"}, test_logprobs);
   const double passes = top > 0 ? 3 : 2;
   Launch launch{{}, {}, {passes * n.elements(), 4 * passes * n.elements()}, "sample/logprobs"};
   Defines defines;

@@ -47,7 +47,8 @@ bool is_of_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 
 
 // The first word in preprocessed text that is not OpenCL C 1.2; empty if there is none.
 std::string foreign_construct(std::string_view text) {
-  if (text.find("#pragma OPENCL EXTENSION") != std::string_view::npos) return "#pragma OPENCL EXTENSION";
+  if (text.find("#pragma OPENCL EXTENSION") != std::string_view::npos)
+    return "#pragma OPENCL EXTENSION";
   for (std::size_t at = 0; at < text.size();) {
     std::size_t end = at;
     while (end < text.size() && is_of_word(text[end])) ++end;
