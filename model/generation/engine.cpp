@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -63,10 +64,12 @@ struct Engine::Impl {
   void enqueue(const StepPlan& plan);
   void collect();
   void check_late_step(const StepShape& shape, double seconds) const;
+  void report_prompt(Sequence& sequence, std::span<const GeneratedToken> tokens);
   void accept(Sequence& sequence, std::span<const GeneratedToken> tokens,
               std::span<const std::int32_t> drafts);
   bool accept_one(Sequence& sequence, const GeneratedToken& token);
   Error error_of(const Sequence& sequence, std::int32_t id) const;
+  Error error_of_logit(std::int64_t position, std::string_view otherwise) const;
   GenerationEvent& event_of(RequestId id);
   void finish(Sequence& sequence, FinishReason reason);
   void fail_request(Sequence& sequence, const Error& error);
@@ -89,15 +92,17 @@ struct Engine::Impl {
   Scheduler scheduler;
   std::map<RequestId, Reply> replies;
   std::vector<GenerationEvent> events;
-  // The steps that are enqueued and not read, at most two, oldest first: the request of each
-  // output, and the guesses that each verifies.
+  // The steps that are enqueued and not read, at most two, oldest first: the requests that have
+  // outputs, with the tokens of the prompt that are measured, and the guesses that a draw verifies.
   struct InFlight {
     StepShape shape;
-    struct Draw {
+    struct Part {
       RequestId request;
-      std::vector<std::int32_t> drafts;
+      std::int64_t measured = 0;
+      bool draws = false;
+      std::vector<std::int32_t> drafts = {};
     };
-    std::vector<Draw> draws;
+    std::vector<Part> parts;
   };
   std::vector<InFlight> in_flight;
   EngineStatistics counters;  // without what the scheduler and the pages say
@@ -123,6 +128,7 @@ Engine::Impl::Impl(LanguageModel& m, const EngineConfig& c)
       scheduler({.max_sequences = has_states ? 1 : c.max_sequences,
                  .max_positions = c.max_positions,
                  .step_tokens = c.step_tokens,
+                 .outputs = outputs_of(has_states ? 1 : c.max_sequences),
                  .shares_prefixes = c.shares_prefixes && !has_states,
                  .prompt_rows = [this](std::int64_t rows) { return rules.prompt_rows(rows); },
                  .acquire = [this](Sequence& sequence) { return acquire_adapters(sequence); },
@@ -174,7 +180,7 @@ void Engine::Impl::take_commands() {
   for (std::unique_ptr<Sequence>& each : arrived) {
     Sequence& sequence = scheduler.add(std::move(each));
     replies.emplace(sequence.id, Reply(config.tokenizer, sequence.request));
-    if (sequence.request.max_tokens == 0) finish(sequence, FinishReason::length);
+    if (sequence.draws_nothing() && !sequence.measures()) finish(sequence, FinishReason::length);
   }
   for (const RequestId id : ended) {
     if (Sequence* sequence = find(id)) finish(*sequence, FinishReason::cancelled);
@@ -211,12 +217,12 @@ void Engine::Impl::enqueue(const StepPlan& plan) {
   ++counters.steps;
   layout.fill(forward.begin(layout.shape()), kPagePositions);
   forward.submit(layout.shape());
-  InFlight step{.shape = layout.shape(), .draws = {}};
-  for (const Chunk* chunk : layout.drawing()) {
-    step.draws.push_back({chunk->sequence->id, chunk->drafts});
+  InFlight step{.shape = layout.shape(), .parts = {}};
+  for (const Chunk* chunk : layout.chunks_with_outputs()) {
+    step.parts.push_back({chunk->sequence->id, chunk->measured, chunk->draws, chunk->drafts});
     counters.draft_tokens += chunk->drafts.size();
   }
-  if (!step.draws.empty()) {
+  if (!step.parts.empty()) {
     sampler.draw(layout, [this](const Sequence& sequence, std::span<std::uint32_t> mask) {
       return write_mask(sequence, mask);
     });
@@ -255,14 +261,37 @@ void Engine::Impl::collect() {
   const std::vector<GeneratedToken> tokens = sampler.read();
   check_late_step(step.shape, seconds_since(begin));
   std::span<const GeneratedToken> left(tokens);
-  for (const InFlight::Draw& draw : step.draws) {
-    const std::size_t count = draw.drafts.size() + 1;
-    if (Sequence* sequence = find(draw.request)) {
-      --sequence->pending;
-      accept(*sequence, left.first(count), draw.drafts);
-    }
+  const auto take = [&](std::size_t count) {
+    const std::span<const GeneratedToken> taken = left.first(count);
     left = left.subspan(count);
+    return taken;
+  };
+  for (const InFlight::Part& part : step.parts) {
+    const auto measured = take(static_cast<std::size_t>(part.measured));
+    const auto drawn = take(part.draws ? part.drafts.size() + 1 : 0);
+    if (Sequence* sequence = find(part.request)) report_prompt(*sequence, measured);
+    Sequence* sequence = find(part.request);  // unless that has ended it
+    if (sequence == nullptr || !part.draws) continue;
+    --sequence->pending;
+    accept(*sequence, drawn, part.drafts);
   }
+}
+
+void Engine::Impl::report_prompt(Sequence& sequence, std::span<const GeneratedToken> tokens) {
+  if (tokens.empty()) return;
+  for (const GeneratedToken& token : tokens) {
+    if (!std::isfinite(token.logprob)) {
+      const std::int64_t position = sequence.reported;
+      fail_request(sequence, error_of_logit(position,
+                                            "every weight is finite; activations are too "
+                                            "large for 32-bit floats"));
+      return;
+    }
+    event_of(sequence.id).prompt_logprobs.push_back(token);
+    ++sequence.reported;
+  }
+  const bool all = sequence.reported == sequence.prompt_tokens();
+  if (all && sequence.draws_nothing()) finish(sequence, FinishReason::length);
 }
 
 // The first token counts; each later one if the guess before it, which it follows, was right.
@@ -309,14 +338,20 @@ bool Engine::Impl::accept_one(Sequence& sequence, const GeneratedToken& token) {
 
 Error Engine::Impl::error_of(const Sequence& sequence, std::int32_t id) const {
   if (const auto& error = replies.at(sequence.id).grammar_error) return *error;
+  if (id != kNoToken) {
+    return {ErrorCode::invalid_argument,
+            fmt::format("generation: biases and grammar allow no token at position {}",
+                        sequence.known())};
+  }
+  return error_of_logit(sequence.known(),
+                        "every weight is finite; activations are too large for 32-bit floats, or "
+                        "the repetition penalty is too close to 0");
+}
+
+Error Engine::Impl::error_of_logit(std::int64_t position, std::string_view otherwise) const {
   try {
-    require(id == kNoToken, "generation: biases and grammar allow no token at position {}",
-            sequence.known());
-    fail_not_finite(
-        fmt::format("generation: a logit of the token at position {}", sequence.known()), model,
-        config.base_adapter,
-        "every weight is finite; activations are too large for 32-bit floats, or the "
-        "repetition penalty is too close to 0");
+    fail_not_finite(fmt::format("generation: a logit of the token at position {}", position), model,
+                    config.base_adapter, otherwise);
   } catch (const Error& error) {
     return error;
   }

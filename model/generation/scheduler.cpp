@@ -10,16 +10,28 @@
 namespace clora {
 namespace {
 
+void cut(Chunk& chunk, std::int64_t rows) {
+  if (chunk.count <= rows) return;
+  chunk.count = rows;
+  chunk.draws = false;
+}
+
 // Leaves the first `rows` positions.
 void trim(std::vector<Chunk>& prompts, std::int64_t rows) {
-  for (auto chunk = prompts.begin(); chunk != prompts.end(); ++chunk) {
-    if (chunk->count > rows) {
-      chunk->count = rows;
-      chunk->draws = false;
-    }
-    rows -= chunk->count;
+  for (Chunk& chunk : prompts) {
+    cut(chunk, rows);
+    rows -= chunk.count;
   }
   std::erase_if(prompts, [](const Chunk& chunk) { return chunk.count == 0; });
+}
+
+void measure(Chunk& chunk) {
+  Sequence& sequence = *chunk.sequence;
+  if (!sequence.measures()) return;
+  const std::int64_t end = std::min(chunk.begin + chunk.count, sequence.prompt_tokens() - 1);
+  chunk.measured_begin = std::max(chunk.begin, sequence.first_needed());
+  chunk.measured = std::max<std::int64_t>(end - chunk.measured_begin, 0);
+  sequence.measured += chunk.measured;
 }
 
 }  // namespace
@@ -123,7 +135,7 @@ bool Scheduler::take_prefix_and_pages(Sequence& sequence) {
   Digest digest = sequence.adapters.content;
   std::vector<std::int32_t> pages;
   if (config_.shares_prefixes) {
-    const auto most = (sequence.known() - 1) / pages_.page_positions();  // the last is computed
+    const auto most = sequence.first_needed() / pages_.page_positions();
     pages = pages_.acquire_prefix(digest, sequence.tokens, static_cast<std::size_t>(most));
   }
   const std::int64_t wanted = pages_for(std::min(sequence.known() + 1, longest()));
@@ -158,14 +170,41 @@ void Scheduler::plan_prompts(StepPlan& plan, std::int64_t rows) {
     const bool was_running = sequence->is_running();
     if (!was_running && !admit(*sequence)) break;
     if (was_running && sequence->remaining() <= 1) continue;  // plan_decoding() considered it
-    const std::int64_t count = std::min(rows, sequence->remaining());
-    plan.prompts.push_back({.sequence = sequence.get(),
-                            .begin = sequence->computed,
-                            .count = count,
-                            .draws = count == sequence->remaining(),
-                            .drafts = {}});
-    rows -= count;
+    Chunk chunk = prompt_chunk(*sequence, rows);
+    if (chunk.count <= 0) continue;
+    rows -= chunk.count;
+    plan.prompts.push_back(std::move(chunk));
   }
+}
+
+Chunk Scheduler::prompt_chunk(Sequence& sequence, std::int64_t rows) const {
+  std::int64_t count = sequence.remaining() - (sequence.draws_nothing() ? 1 : 0);
+  if (sequence.measures()) {
+    count = std::min(count, sequence.first_needed() - sequence.computed + config_.outputs);
+  }
+  count = std::min(count, rows);
+  return {.sequence = &sequence,
+          .begin = sequence.computed,
+          .count = count,
+          .draws = count == sequence.remaining(),
+          .drafts = {}};
+}
+
+// Prompts whose log-probabilities are wanted share the outputs that draws leave, in the order of
+// their arrival.
+void Scheduler::limit_outputs(StepPlan& plan) const {
+  std::int64_t left = config_.outputs;
+  for (const std::vector<Chunk>* chunks : {&plan.decoding, &plan.prompts}) {
+    for (const Chunk& chunk : *chunks) left -= chunk.sequence->measures() ? 0 : chunk.drawn();
+  }
+  left = std::max<std::int64_t>(left, 1);
+  for (Chunk& chunk : plan.prompts) {
+    if (!chunk.sequence->measures()) continue;
+    const std::int64_t before = chunk.sequence->first_needed() - chunk.begin;  // without an output
+    cut(chunk, std::max<std::int64_t>(before, 0) + left);
+    left -= std::max<std::int64_t>(chunk.count - before, 0);
+  }
+  std::erase_if(plan.prompts, [](const Chunk& chunk) { return chunk.count == 0; });
 }
 
 void Scheduler::publish(Sequence& sequence) {
@@ -184,8 +223,9 @@ void Scheduler::publish(Sequence& sequence) {
 
 void Scheduler::advance(StepPlan& plan) {
   for (std::vector<Chunk>* chunks : {&plan.decoding, &plan.prompts}) {
-    for (const Chunk& chunk : *chunks) {
+    for (Chunk& chunk : *chunks) {
       Sequence& sequence = *chunk.sequence;
+      measure(chunk);
       sequence.computed += chunk.count - std::ssize(chunk.drafts);
       if (chunk.draws) ++sequence.pending;
       publish(sequence);
@@ -200,6 +240,7 @@ std::optional<StepPlan> Scheduler::plan(const Drafting& drafting) {
   // Sequences that arrived later may have been stopped for the pages of earlier ones.
   std::erase_if(plan.decoding, [](const Chunk& each) { return !each.sequence->is_running(); });
   plan_prompts(plan, rows);
+  limit_outputs(plan);
   if (config_.prompt_rows && !plan.prompts.empty()) {
     std::int64_t wanted = 0;
     for (const Chunk& chunk : plan.prompts) wanted += chunk.count;
