@@ -10,6 +10,7 @@
 #include "clora/model/generation/engine.hpp"
 #include "model/generation/step_layout.hpp"
 #include "tests/support/op_test.hpp"
+#include "tests/support/poisoned_file.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_models.hpp"
 
@@ -234,6 +235,21 @@ TEST_F(PromptLogprobs, NumberOfAlternativesIsLimited) {
                 HasSubstr("prompt_logprobs must be -1 (off) to 32, got"));
   }
   EXPECT_TRUE(engine.is_idle());
+}
+
+TEST_F(PromptLogprobs, ThatAreNotFiniteAreAnErrorThatNamesTheWeight) {
+  const auto folder = folder_ / "Llama";
+  test::write_tiny_model(folder, test::tiny_config("Llama"));
+  test::poison(folder / "model.safetensors", "lm_head.weight", std::nanf(""));
+  model_.emplace(test::context_of(Variant::automatic), WeightFiles::open(folder));
+  Engine engine(*model_, config());
+  const RequestId id = engine.submit(measured(some_ids(12, 1), 1));
+  const Result result = run(engine)[id];
+  EXPECT_THAT(result.last.error, HasSubstr("a logit of the token at position 1 is not finite: the "
+                                           "weight 'lm_head.weight' of '"));
+  EXPECT_EQ(result.last.error_code, ErrorCode::invalid_file);
+  EXPECT_TRUE(result.prompt.empty());
+  EXPECT_EQ(engine.statistics().used_pages, 0);
 }
 
 // Without a device: which rows of a step have logits.
