@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,15 +36,15 @@ struct ReplyFormat {
 
 struct CompletionRequest {
   CompletionKind kind = CompletionKind::text;
-  std::string model = {};                      // empty: not set
-  std::vector<CompletionPrompt> prompts = {};  // for text; not empty
-  std::vector<ChatMessage> messages = {};      // for chat; not empty
-  ChatOptions chat = {};                       // for chat; its tools are null for tool_choice none
-  bool parallel_tool_calls = true;             // else only the first call of a reply is returned
-  std::vector<AdapterUse> adapters = {};       // in place of those of the model; at most two
-  std::int64_t choices = 1;                    // replies to each prompt
-  std::int64_t max_tokens = 0;                 // 0: not set
-  SamplingConfig sampling = {};                // the seed is that of the first choice
+  std::string model = {};                       // empty: not set
+  std::vector<CompletionPrompt> prompts = {};   // for text; not empty
+  std::vector<ChatMessage> messages = {};       // for chat; not empty
+  ChatOptions chat = {};                        // for chat; its tools are null for tool_choice none
+  bool parallel_tool_calls = true;              // else only the first call of a reply is returned
+  std::vector<AdapterUse> adapters = {};        // in place of those of the model; at most two
+  std::int64_t choices = 1;                     // replies to each prompt
+  std::optional<std::int64_t> max_tokens = {};  // 0 only with echo
+  SamplingConfig sampling = {};                 // the seed is that of the first choice
   std::vector<std::string> stops = {};
   ReplyFormat format = {};
   bool add_special_tokens = true;  // of a text: before it, what the model expects (bos)

@@ -35,11 +35,16 @@ std::vector<std::int32_t> encode(const Tokenizer& tokenizer, const std::string& 
       text, {.parse_special = true, .add_bos = add_special ? AddBos::model_default : AddBos::no});
 }
 
-std::vector<std::string> echoes_of(const CompletionRequest& request, const Tokenizer& tokenizer) {
-  std::vector<std::string> echoes;
+// prompts: those of the request, as ids.
+std::vector<PromptEcho> echoes_of(const CompletionRequest& request,
+                                  const std::vector<std::vector<std::int32_t>>& prompts,
+                                  const Tokenizer& tokenizer) {
+  std::vector<PromptEcho> echoes;
   if (!request.echo) return echoes;
-  for (const CompletionPrompt& prompt : request.prompts) {
-    echoes.push_back(prompt.ids.empty() ? prompt.text : tokenizer.decode(prompt.ids));
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    const CompletionPrompt& prompt = request.prompts[i];
+    echoes.push_back({.text = prompt.ids.empty() ? prompt.text : tokenizer.decode(prompt.ids),
+                      .first_id = prompts[i].front()});
   }
   return echoes;
 }
@@ -122,12 +127,12 @@ std::int64_t CompletionService::max_tokens_of(const CompletionRequest& request,
   const std::int64_t fits = limits.max_positions - static_cast<std::int64_t>(prompt);
   const std::int64_t most =
       limits.max_output_tokens > 0 ? std::min(limits.max_output_tokens, fits) : fits;
-  if (limits.max_output_tokens > 0 && request.max_tokens > limits.max_output_tokens) {
+  if (limits.max_output_tokens > 0 && request.max_tokens.value_or(0) > limits.max_output_tokens) {
     throw RequestError({.param = "max_tokens", .code = "invalid_value"},
                        fmt::format("max_tokens must be at most {} on this server, got {}",
-                                   limits.max_output_tokens, request.max_tokens));
+                                   limits.max_output_tokens, *request.max_tokens));
   }
-  if (request.max_tokens > 0) return std::min(request.max_tokens, most);
+  if (request.max_tokens) return std::min(*request.max_tokens, most);
   return request.kind == CompletionKind::chat ? most : std::min(kTextTokens, most);
 }
 
@@ -136,6 +141,9 @@ GenerationRequest CompletionService::generation_of(const CompletionRequest& requ
   GenerationRequest generation{.prompt = prompt};
   generation.max_tokens = max_tokens_of(request, prompt.size());
   generation.sampling = request.sampling;
+  if (request.echo && request.sampling.logprobs) {
+    generation.prompt_logprobs = request.sampling.top_logprobs;
+  }
   generation.adapters = options_.models->uses_of(request.model, request.adapters);
   if (!request.ignore_eos) generation.end_ids = options_.end_ids;
   generation.stop_texts = request.stops;
@@ -150,8 +158,9 @@ std::unique_ptr<CompletionRun> CompletionService::start(std::string_view body,
   options_.models->uses_of(request.model, request.adapters);  // an unknown model before all else
   for (const auto& [id, bias] : request.sampling.logit_bias) checked_ids({id}, "logit_bias");
   const std::int64_t choices = request.choices;
+  const std::vector<std::vector<std::int32_t>> prompts = prompts_of(request);
   std::vector<GenerationRequest> generations;
-  for (const auto& prompt : prompts_of(request)) {
+  for (const auto& prompt : prompts) {
     const GenerationRequest first = generation_of(request, prompt);
     for (std::int64_t i = 0; i < choices; ++i) {
       generations.push_back(first);
@@ -176,7 +185,7 @@ std::unique_ptr<CompletionRun> CompletionService::start(std::string_view body,
       .tools = has_tools ? tool_names(request.chat.tools) : std::vector<std::string>(),
       .parallel_tool_calls = request.parallel_tool_calls,
       .choices = choices,
-      .echoes = echoes_of(request, *options_.tokenizer)};
+      .echoes = echoes_of(request, prompts, *options_.tokenizer)};
   parts.submission = options_.engine->submit(std::move(generations));
   return std::make_unique<EngineRun>(std::move(parts));
 }

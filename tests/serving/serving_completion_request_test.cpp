@@ -116,8 +116,19 @@ TEST(CompletionRequest, ReadsTheLogprobsOfBothKinds) {
   EXPECT_THAT(refusal_with({{"top_logprobs", 3}}, CompletionKind::chat),
               HasSubstr("top_logprobs must be 0 or absent unless logprobs is true"));
   EXPECT_THAT(refusal_with({{"logprobs", 21}}), HasSubstr("an integer from 0 to 20"));
-  EXPECT_THAT(refusal_with({{"logprobs", 1}, {"echo", true}}),
-              HasSubstr("echo must be false with logprobs"));
+}
+
+TEST(CompletionRequest, ReadsThatOnlyThePromptIsMeasured) {
+  const CompletionRequest r =
+      parse({{"prompt", "x"}, {"echo", true}, {"logprobs", 1}, {"max_tokens", 0}});
+  EXPECT_TRUE(r.echo);
+  EXPECT_TRUE(r.sampling.logprobs);
+  EXPECT_EQ(r.max_tokens, 0);
+  EXPECT_THAT(refusal_with({{"max_tokens", 0}, {"echo", false}, {"logprobs", 1}}),
+              HasSubstr("max_tokens must be an integer from 1 to"));
+  EXPECT_THAT(refusal_with({{"max_tokens", 0}}, CompletionKind::chat),
+              HasSubstr("max_tokens must be an integer from 1 to"));
+  EXPECT_THAT(refusal_with({{"max_tokens", -1}, {"echo", true}}), HasSubstr("from 0 to"));
 }
 
 TEST(CompletionRequest, ReadsToolsUnlessTheModelMayNotCallThem) {
@@ -197,7 +208,7 @@ TEST(CompletionRequest, TakesOpenAisDefaultsForAbsentAndNullFields) {
   const CompletionRequest r = parse({{"prompt", "x"}, {"temperature", nullptr}, {"stop", nullptr}});
   EXPECT_EQ(r.sampling.temperature, 1);
   EXPECT_EQ(r.sampling.top_p, 1);
-  EXPECT_EQ(r.max_tokens, 0);
+  EXPECT_FALSE(r.max_tokens.has_value());
   EXPECT_FALSE(r.stream);
   EXPECT_TRUE(r.stops.empty());
   EXPECT_EQ(r.model, "");

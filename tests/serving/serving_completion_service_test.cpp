@@ -179,6 +179,67 @@ TEST_F(CompletionServices, LogprobsOfAStreamComeWithTheirTokens) {
   EXPECT_EQ(second["text_offset"], json::array({1}));
 }
 
+TEST_F(CompletionServices, LogprobsOfAPromptComeBeforeThoseOfTheReply) {
+  answers("c");
+  const json reply =
+      complete({{"prompt", {"h\xc3\xa9", "xy"}}, {"echo", true}, {"logprobs", 1}}, kText);
+  const json& first = reply["choices"][0];
+  EXPECT_EQ(first["text"],
+            "h\xc3\xa9"
+            "c");
+  EXPECT_EQ(first["logprobs"]["tokens"], json::array({"h", "bytes:\\xc3", "bytes:\\xa9", "c"}));
+  EXPECT_EQ(first["logprobs"]["token_logprobs"], json::array({nullptr, -0.25, -0.25, -0.5}));
+  EXPECT_EQ(first["logprobs"]["text_offset"], json::array({0, 1, 2, 2}));
+  EXPECT_TRUE(first["logprobs"]["top_logprobs"][0].is_null());
+  EXPECT_THAT(first["logprobs"]["top_logprobs"][1], SizeIs(1));
+  EXPECT_EQ(reply["choices"][1]["logprobs"]["token_logprobs"], json::array({nullptr, -0.25, -0.5}));
+}
+
+TEST_F(CompletionServices, LogprobsOfAPromptAloneAndOfPromptsWithoutThem) {
+  const json alone =
+      complete({{"prompt", "xy"}, {"echo", true}, {"logprobs", 0}, {"max_tokens", 0}}, kText);
+  EXPECT_EQ(alone["choices"][0]["text"], "xy");
+  EXPECT_EQ(alone["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(alone["choices"][0]["logprobs"]["token_logprobs"], json::array({nullptr, -0.25}));
+  EXPECT_EQ(alone["usage"]["completion_tokens"], 0);
+  const json one =
+      complete({{"prompt", "a"}, {"echo", true}, {"logprobs", 0}, {"max_tokens", 0}}, kText);
+  EXPECT_EQ(one["choices"][0]["logprobs"]["token_logprobs"], json::array({nullptr}));
+  const json without = complete({{"prompt", "ab"}, {"logprobs", 0}}, kText);
+  EXPECT_EQ(without["choices"][0]["logprobs"]["token_logprobs"].size(), 11U);
+  const json text = complete({{"prompt", "ab"}, {"echo", true}, {"max_tokens", 0}}, kText);
+  EXPECT_TRUE(text["choices"][0]["logprobs"].is_null());
+  EXPECT_EQ(text["choices"][0]["text"], "ab");
+}
+
+TEST_F(CompletionServices, OffsetsCountSpecialTokensOnlyWhereTheTextHasThem) {
+  answers("c");
+  const std::string special = "<|im_end|>";
+  const json fields{{"echo", true}, {"logprobs", 0}};
+  json body = fields;
+  body["prompt"] = "a" + special + "b";
+  const json of_text = complete(body, kText)["choices"][0];
+  EXPECT_EQ(of_text["text"], "a" + special + "bc");
+  EXPECT_EQ(of_text["logprobs"]["text_offset"], json::array({0, 1, 11, 12}));
+  body["prompt"] = served_.tokenizer.encode("a" + special + "b", {.parse_special = true});
+  const json of_ids = complete(body, kText)["choices"][0];
+  EXPECT_EQ(of_ids["text"], "abc");
+  EXPECT_EQ(of_ids["logprobs"]["text_offset"], json::array({0, 1, 1, 2}));
+}
+
+TEST_F(CompletionServices, AStreamHasTheLogprobsOfThePromptBeforeTheReply) {
+  answers("c");
+  const auto events = stream(text({{"logprobs", 0}, {"echo", true}}), kText);
+  ASSERT_THAT(events, SizeIs(4));
+  const json first = json::parse(events[0])["choices"][0];
+  const json second = json::parse(events[1])["choices"][0];
+  EXPECT_EQ(first["text"], "hi");
+  EXPECT_EQ(first["logprobs"]["token_logprobs"], json::array({nullptr}));
+  EXPECT_EQ(second["text"], "c");
+  EXPECT_EQ(second["logprobs"]["tokens"], json::array({"i", "c"}));
+  EXPECT_EQ(second["logprobs"]["text_offset"], json::array({1, 2}));
+}
+
 TEST_F(CompletionServices, CallsOfToolsAreReturnedAsSuch) {
   answers("Wait. <tool_call>{\"name\": \"find\", \"arguments\": {\"a\": 1}}</tool_call>");
   const json choice = complete(chat({{"tools", tools()}}), kChat)["choices"][0];
