@@ -79,6 +79,7 @@ DecodeSizes decode_sizes(const DecodeLayers& decode) {
           .G = cache[1],
           .E = cache[2],
           .S = cache[0],
+          .M = decode.position.elements(),
           .W = rotated_width(decode),
           .head_norms = !layer.q_norm.empty(),
           .post_norms = !layer.attention_post_norm.empty(),
@@ -105,7 +106,7 @@ const Tensor& key_rope_table_of(const DecodeLayer& l) {
   return l.key_rope_table.empty() ? l.rope_table : l.key_rope_table;
 }
 
-std::int64_t rank_of(const LoraWeights& lora) { return lora.empty() ? 0 : lora.a.shape()[0]; }
+std::int64_t rank_of(const LoraWeights& lora) { return lora.empty() ? 0 : lora.rank(); }
 
 bool has_joined_adapter(const DecodeLayer& l, std::size_t projection) {
   const LoraWeights& lora = l.loras[projection];
@@ -122,6 +123,20 @@ bool has_adapter(const DecodeLayer& l) {
 
 bool decode_is_adapted(const DecodeLayers& decode) {
   return std::ranges::any_of(decode.layers, has_adapter);
+}
+
+Tensor row_groups_of(const DecodeLayers& decode) {
+  for (const DecodeLayer& layer : decode.layers) {
+    for (const LoraWeights& lora : layer.loras) {
+      if (!lora.row_groups.empty()) return lora.row_groups;
+    }
+  }
+  return {};
+}
+
+const char* refusal_of_several_rows(const DecodeLayers& decode) {
+  if (decode_sizes(decode).M > 1) return "it decodes one row";
+  return row_groups_of(decode).empty() ? nullptr : "its rows have one adapter";
 }
 
 Tensor decode_table(Context& context, const DecodeLayers& decode) {
