@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "model/generation/prefix_store.hpp"
 #include "model/generation/request_checks.hpp"
 #include "model/generation/request_inbox.hpp"
 #include "model/generation/step_loop.hpp"
@@ -11,7 +12,7 @@
 namespace clora {
 
 struct Engine::Impl {
-  Impl(LanguageModel& model, const EngineConfig& config) : loop(model, config) {}
+  Impl(LanguageModel& model, const EngineConfig& config) : loop(model, config), prefixes(loop) {}
 
   void take_requests();
   // Calls f(). If the device fails, all requests are lost, and the error is thrown.
@@ -19,6 +20,7 @@ struct Engine::Impl {
   void or_lose_all(F f);
 
   StepLoop loop;
+  PrefixStore prefixes;
   RequestInbox inbox;
 };
 
@@ -105,6 +107,20 @@ std::vector<float> Engine::logits(std::span<const std::int32_t> prompt) {
     }
   }
   return impl_->loop.model().context().read<float>(impl_->loop.forward().logits(1));
+}
+
+std::int64_t Engine::save_prefix(const std::filesystem::path& path,
+                                 std::span<const std::int32_t> tokens,
+                                 std::span<const AdapterUse> adapters) {
+  impl_->or_lose_all([this] { impl_->loop.drain(); });
+  return impl_->prefixes.save(path, tokens, impl_->loop.adapters().select(adapters));
+}
+
+std::int64_t Engine::load_prefix(const std::filesystem::path& path,
+                                 std::span<const AdapterUse> adapters) {
+  const std::int64_t tokens = impl_->prefixes.load(path, impl_->loop.adapters().select(adapters));
+  impl_->inbox.set_statistics(impl_->loop.statistics());
+  return tokens;
 }
 
 bool Engine::is_idle() const { return !impl_->inbox.has_requests() && impl_->loop.is_idle(); }
