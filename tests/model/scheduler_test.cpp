@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 
 #include "model/generation/prompt_lookup.hpp"
@@ -147,26 +148,21 @@ TEST_F(SchedulerTest, DrawsNoMoreThanARequestWants) {
   EXPECT_TRUE(step().empty());
 }
 
+using Rows = std::map<std::int64_t, std::int64_t>;  // given rows, and those that are recorded
+
 TEST(StepLayout, RoundsRowsUpToFewShapes) {
   const ShapeRules cpu{}, gpu{.pads_to_powers_of_two = true};
-  EXPECT_EQ(cpu.rounded(5), 5);
-  EXPECT_EQ(cpu.rounded(9), 12);
-  EXPECT_EQ(cpu.rounded(40), 48);
-  EXPECT_EQ(cpu.rounded(65), 128);
-  EXPECT_EQ(gpu.rounded(0), 0);
-  EXPECT_EQ(gpu.rounded(5), 8);
-  EXPECT_EQ(gpu.rounded(64), 64);
-  EXPECT_EQ(gpu.rounded(65), 128);
+  for (const auto& [rows, rounded] : Rows{{5, 5}, {9, 12}, {40, 48}, {65, 128}}) {
+    EXPECT_EQ(cpu.rounded(rows), rounded) << rows;
+  }
+  for (const auto& [rows, rounded] : Rows{{0, 0}, {5, 8}, {64, 64}, {65, 128}}) {
+    EXPECT_EQ(gpu.rounded(rows), rounded) << rows;
+  }
 }
 
 TEST(StepLayout, FillsRecordedStepsOfPromptsByMoreThanAHalf) {
-  const ShapeRules rules{};
-  EXPECT_EQ(rules.prompt_rows(7), 7);
-  EXPECT_EQ(rules.prompt_rows(20), 16);
-  EXPECT_EQ(rules.prompt_rows(40), 40);
-  EXPECT_EQ(rules.prompt_rows(100), 64);
-  EXPECT_EQ(rules.prompt_rows(200), 200);
-  EXPECT_EQ(rules.prompt_rows(600), 600);
+  const Rows filled{{7, 7}, {20, 16}, {40, 40}, {100, 64}, {200, 200}, {600, 600}};
+  for (const auto& [rows, taken] : filled) EXPECT_EQ(ShapeRules{}.prompt_rows(rows), taken) << rows;
 }
 
 TEST(PromptLookup, GivesWhatFollowedTheLatestOccurrenceOfTheLastTokens) {
