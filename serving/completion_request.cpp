@@ -91,6 +91,10 @@ CompletionRequest parse_completion_request(std::string_view body, CompletionKind
   request.adapters = adapters_of(fields);
   request.stops = fields.texts("stop", {});
   request.format = reply_format_of(fields);
+  if (request.tool_choice.is_forced && request.format.kind != ReplyFormat::Kind::text) {
+    fields.wrong("response_format", "text if tool_choice requires a call of a tool",
+                 *fields.find("response_format"));
+  }
   request.ignore_eos = fields.flag("ignore_eos").value_or(false);
   request.stream = fields.flag("stream").value_or(false);
   request.include_usage = include_usage_of(fields, request.stream);

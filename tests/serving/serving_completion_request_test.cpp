@@ -131,6 +131,39 @@ TEST(CompletionRequest, ReadsThatOnlyThePromptIsMeasured) {
   EXPECT_THAT(refusal_with({{"max_tokens", -1}, {"echo", true}}), HasSubstr("from 0 to"));
 }
 
+TEST(CompletionRequest, ReadsThatACallIsRequired) {
+  const json tool = {{"type", "function"}, {"function", {{"name", "find"}}}};
+  const json named = {{"type", "function"}, {"function", {{"name", "find"}}}};
+  json body{{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"tools", {tool}}};
+  EXPECT_FALSE(parse(body, CompletionKind::chat).tool_choice.is_forced);
+  body["tool_choice"] = "required";
+  const CompletionRequest any = parse(body, CompletionKind::chat);
+  EXPECT_TRUE(any.tool_choice.is_forced);
+  EXPECT_EQ(any.tool_choice.name, "");
+  EXPECT_EQ(any.chat.tools.size(), 1U);
+  body["tool_choice"] = named;
+  const CompletionRequest one = parse(body, CompletionKind::chat);
+  EXPECT_TRUE(one.tool_choice.is_forced);
+  EXPECT_EQ(one.tool_choice.name, "find");
+  const auto wrong = [&](const json& choice) {
+    body["tool_choice"] = choice;
+    return refusal(body.dump(), CompletionKind::chat);
+  };
+  EXPECT_THAT(wrong("always"),
+              HasSubstr("tool_choice must be \"none\", \"auto\", \"required\" or {"));
+  EXPECT_THAT(wrong({{"type", "function"}, {"function", {{"name", "add"}}}}),
+              HasSubstr("tool_choice.function.name must be that of one of the tools, got \"add\""));
+  EXPECT_THAT(wrong({{"type", "allowed_tools"}}),
+              HasSubstr("tool_choice.type must be \"function\""));
+  EXPECT_THAT(wrong({{"type", "function"}}), HasSubstr("tool_choice.function is missing"));
+  EXPECT_THAT(wrong({{"type", "function"}, {"function", {{"name", "find"}, {"x", 1}}}}),
+              HasSubstr("tool_choice.function.x | unknown_parameter"));
+  body["response_format"] = {{"type", "json_object"}};
+  EXPECT_THAT(wrong("required"), HasSubstr("response_format must be text if tool_choice requires"));
+  EXPECT_THAT(refusal_with({{"tool_choice", "required"}}, CompletionKind::chat),
+              HasSubstr("tool_choice must be none without tools"));
+}
+
 TEST(CompletionRequest, ReadsToolsUnlessTheModelMayNotCallThem) {
   const json tool = {{"type", "function"}, {"function", {{"name", "find"}, {"parameters", {}}}}};
   json body{{"messages", {{{"role", "user"}, {"content", "x"}}}},
@@ -147,8 +180,6 @@ TEST(CompletionRequest, ReadsToolsUnlessTheModelMayNotCallThem) {
   EXPECT_FALSE(r.chat.add_generation_prompt);
   body["tool_choice"] = "none";
   EXPECT_TRUE(parse(body, CompletionKind::chat).chat.tools.is_null());
-  EXPECT_THAT(refusal_with({{"tool_choice", "required"}, {"tools", {tool}}}, CompletionKind::chat),
-              HasSubstr("tool_choice | unsupported_parameter"));
   EXPECT_THAT(refusal_with({{"tool_choice", "auto"}}, CompletionKind::chat),
               HasSubstr("tool_choice must be none without tools"));
   EXPECT_THAT(refusal_with({{"tools", {{{"type", "search"}}}}}, CompletionKind::chat),

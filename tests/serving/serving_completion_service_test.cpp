@@ -254,6 +254,45 @@ TEST_F(CompletionServices, CallsOfToolsAreReturnedAsSuch) {
   EXPECT_THAT(without["message"]["content"].get<std::string>(), HasSubstr("<tool_call>"));
 }
 
+TEST_F(CompletionServices, AForcedCallHasAGrammar) {
+  CompletionOptions options = served_.options({});
+  const GrammarVocabulary vocabulary(served_.tokenizer);
+  options.grammar_of = [&](const ReplyFormat& format) {
+    return TokenGrammar::from_json_schema(format.schema, vocabulary, format.frame);
+  };
+  CompletionService service(options);
+  const std::string call = "<tool_call>\n{\"name\": \"find\", \"arguments\": {}}\n</tool_call>";
+  std::shared_ptr<const TokenGrammar> grammar;
+  served_.backend.script = [&](const GenerationRequest& r) {
+    grammar = r.grammar;
+    return call;
+  };
+  const auto start = [&](json more) {
+    more["tools"] = tools();
+    return service.start(chat(more).dump(), kChat)->complete(stays)["choices"][0];
+  };
+  start({{"tool_choice", "auto"}});
+  EXPECT_EQ(grammar, nullptr);
+  const json choice = start({{"tool_choice", "required"}});
+  ASSERT_NE(grammar, nullptr);
+  EXPECT_EQ(choice["finish_reason"], "tool_calls");
+  EXPECT_TRUE(choice["message"]["content"].is_null());
+  EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["name"], "find");
+  json named;
+  named["tool_choice"] = {{"type", "function"}, {"function", {{"name", "find"}}}};
+  EXPECT_EQ(start(named)["message"]["tool_calls"].size(), 1U);
+  json wrong_schema = chat({{"tool_choice", "required"}, {"tools", tools()}});
+  wrong_schema["tools"][0]["function"]["parameters"] = {{"type", "object"},
+                                                        {"not", json::object()}};
+  try {
+    service.start(wrong_schema.dump(), kChat);
+    FAIL() << "accepted";
+  } catch (const RequestError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("#/anyOf/0/properties/arguments"));
+    EXPECT_EQ(error_reply(error).body["error"]["param"], "tools");
+  }
+}
+
 TEST_F(CompletionServices, CallsOfAStreamComeInADeltaBeforeTheReason) {
   answers(
       "<tool_call>{\"name\": \"find\", \"arguments\": {}}</tool_call><tool_call>{\"name\": "
@@ -325,6 +364,8 @@ TEST_F(CompletionServices, RequestsThatCannotBeAnsweredAreRefused) {
   EXPECT_THAT(refusal(text({{"logit_bias", {{"100000", 1}}}}), kText), HasSubstr("logit_bias"));
   EXPECT_THAT(refusal(text({{"response_format", {{"type", "json_object"}}}}), kText),
               HasSubstr("response_format must be"));
+  EXPECT_THAT(refusal(chat({{"tool_choice", "required"}, {"tools", tools()}}), kChat),
+              HasSubstr("tool_choice must be \"auto\" or \"none\" on this server"));
   EXPECT_EQ(served_.backend.submitted, 0U);
 }
 
