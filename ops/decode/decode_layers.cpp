@@ -15,6 +15,7 @@
 #include "ops/attention/attention_spec.hpp"
 #include "ops/decode/decode_layers_dispatch.hpp"
 #include "ops/decode/decode_layers_table.hpp"
+#include "ops/dispatch/integer_products.hpp"
 #include "ops/dispatch/soft_cap_define.hpp"
 #include "ops/tensor_overlap.hpp"
 #include "runtime/fail.hpp"
@@ -271,6 +272,10 @@ void record_decode_layers_in_few_launches(Batch& batch, const Tensor& x,
                                           const DecodeLayers& decode) {
   require_decode_layers(x, decode);
   choose_decode_layers(batch.context(), decode).record(batch, x, decode, {});
+}
+
+bool decodes_bf16_stacks(const Context& context) {
+  return context.capabilities().cpu && integer_products(context) != IntegerDots::none;
 }
 
 // The number of cache rows is known on the device only: their bytes and flops are not counted.

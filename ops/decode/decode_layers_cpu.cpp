@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <span>
+#include <vector>
 
 #include "clora/ops/attention/attention.hpp"
 #include "clora/ops/quant/quant.hpp"
+#include "ops/activations.hpp"
 #include "ops/attention/attention_spec.hpp"
 #include "ops/decode/decode_layers_table.hpp"
 #include "ops/decode/decode_pages_self_test.hpp"
@@ -60,7 +64,9 @@ Defines defines_of(const Context& context, const DecodeLayers& decode) {
   define_integer_dots(defines, integer_products(context));
   define_soft_cap(defines, decode.soft_cap);
   if (decode.function == GateFunction::gelu) defines.set("GELU");
-  if (decode_is_adapted(decode)) defines.set("ADAPTER_TYPE", name_of(DType::f32));
+  if (decode_is_adapted(decode)) {
+    defines.set("ADAPTER_TYPE", name_of(adapter_type_of(decode)));
+  }
   return defines.set("KEYS", AttentionSpec::kKeys)
       .set("KEY_TYPE", name_of(decode.layers.front().key_cache.type()))
       .set("PAGE", decode.pages.positions);
@@ -70,29 +76,42 @@ Defines defines_of(const Context& context, const DecodeLayers& decode) {
 struct TestedProgram {
   DType type, cache_type;  // of the weights, of the caches
   GateFunction function;
-  bool is_capped;   // scores
-  bool is_adapted;  // each row by an adapter of its own, or by none
+  bool is_capped;                      // scores
+  std::optional<DType> adapters = {};  // of rows, each with one of its own or with none
 };
 
-// Adapters of all projections, of rank 3 and 5, in stacks; rows 0 and 3 have none.
-void add_adapters(SelfTest& test, DecodeLayer& layer, std::int64_t rows) {
+// A copy in bf16, which is not a temporary: kernels read it by its address.
+Tensor bf16_copy(SelfTest& test, const Tensor& of) {
+  const Tensor copy =
+      test.batch().context().allocate(of.shape(), DType::bf16, MemoryTag::activations);
+  record_cast_to_bf16(test.batch(), copy, of);
+  return copy;
+}
+
+// Adapters of all projections, of rank 3 and 5, in stacks of f32 or with copies in bf16; rows 0 and
+// 3 have none.
+void add_adapters(SelfTest& test, DecodeLayer& layer, DType type, std::int64_t rows) {
   constexpr std::int64_t kAdapters = 2, kRank = 5;
   const std::vector<RowGroup> groups{{1, 2, 1}, {2, 3, 0, 3, 0.5F}, {4, 5, 1, kRank, 2}};
-  const auto used = static_cast<std::size_t>(rows == 1 ? 0 : groups.size());
+  const auto used = static_cast<std::size_t>(rows == 1 ? 0 : std::ssize(groups));
   const Tensor table =
       test.input({rows, kRowGroupWords}, row_group_table(rows, std::span(groups).first(used)));
   for (std::size_t p = 0; p < layer.loras.size(); ++p) {
     const Shape& w = matrices_of(layer)[p]->shape();
-    layer.loras[p] = {.a = test.input({kAdapters, kRank, w[1]}, 0.3F),
-                      .bt = test.input({kAdapters, kRank, w[0]}, 0.3F),
-                      .row_groups = table};
+    LoraWeights& lora = layer.loras[p];
+    lora = {.a = test.input({kAdapters, kRank, w[1]}, 0.3F),
+            .bt = test.input({kAdapters, kRank, w[0]}, 0.3F),
+            .row_groups = table};
+    if (type != DType::bf16) continue;
+    lora.a_bf16 = bf16_copy(test, lora.a);
+    lora.bt_bf16 = bf16_copy(test, lora.bt);
   }
 }
 
 // Two blocks of `rows` rows over a partly filled cache; with everything that is optional, or
 // without.
-void test_layers(SelfTest& test, TestedProgram program, std::int64_t rows, bool full) {
-  const auto [type, cache_type, function, is_capped, is_adapted] = program;
+void test_layers(SelfTest& test, const TestedProgram& program, std::int64_t rows, bool full) {
+  const auto [type, cache_type, function, is_capped, adapters] = program;
   constexpr std::int64_t H = 4, G = 2;
   const std::int64_t E = cache_type == DType::q8_0 ? 32 : 16, D = H * E, F = 2 * D;
   // Stored sums are found by the inputs, which must differ for results that do.
@@ -140,8 +159,8 @@ void test_layers(SelfTest& test, TestedProgram program, std::int64_t rows, bool 
                              .attention_post_norm = optional(D),
                              .feed_forward_post_norm = optional(D)});
   }
-  if (is_adapted) {
-    for (DecodeLayer& layer : decode.layers) add_adapters(test, layer, rows);
+  if (adapters) {
+    for (DecodeLayer& layer : decode.layers) add_adapters(test, layer, *adapters, rows);
   }
   const Tensor x = test.changed(test.input({rows, D}));
   const Tensor grid_barrier = test.input({3}, std::vector<std::int32_t>(3));
@@ -153,7 +172,7 @@ void test_layers(SelfTest& test, TestedProgram program, std::int64_t rows, bool 
 }
 
 // Five rows: four at once, and one.
-void test_decode_cpu(SelfTest& test, TestedProgram program) {
+void test_decode_cpu(SelfTest& test, const TestedProgram& program) {
   test_layers(test, program, 1, false);
   test_layers(test, program, 1, true);
   test_layers(test, program, 5, true);
@@ -188,17 +207,19 @@ const char* decode_layers_cpu_refusal(const Context& context, const DecodeLayers
 bool decode_layers_cpu_passed(Context& context, const DecodeLayers& decode) {
   if (co_resident_groups(context) == 0) return false;
   const DecodeLayer& first = decode.layers.front();
-  const TestedProgram program{.type = first.q.type(),
-                              .cache_type = first.key_cache.type(),
-                              .function = decode.function,
-                              .is_capped = decode.soft_cap != 0,
-                              .is_adapted = decode_is_adapted(decode)};
-  const std::string cache =
-      program.cache_type == DType::f32 ? "" : fmt::format(" {} cache", name_of(program.cache_type));
-  const std::string name =
-      fmt::format("decode_layers {}{}{}{}{}", name_of(program.type),
-                  program.function == GateFunction::gelu ? " gelu" : "",
-                  program.is_capped ? " capped" : "", program.is_adapted ? " adapted" : "", cache);
+  TestedProgram program{.type = first.q.type(),
+                        .cache_type = first.key_cache.type(),
+                        .function = decode.function,
+                        .is_capped = decode.soft_cap != 0};
+  std::string name = fmt::format("decode_layers {}", name_of(program.type));
+  if (program.function == GateFunction::gelu) name += " gelu";
+  if (program.is_capped) name += " capped";
+  if (program.cache_type != DType::f32)
+    name += fmt::format(" {} cache", name_of(program.cache_type));
+  if (decode_is_adapted(decode)) {
+    program.adapters = adapter_type_of(decode);
+    name += fmt::format(" {} adapters", name_of(*program.adapters));
+  }
   return passed_self_test(context, {kDecodeLayersCpu, name, kTolerance},
                           [program](SelfTest& test) { test_decode_cpu(test, program); });
 }

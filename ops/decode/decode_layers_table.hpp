@@ -37,6 +37,8 @@ bool has_joined_adapter(const DecodeLayer& layer, std::size_t projection);
 bool has_bias(const DecodeLayer& layer);
 bool has_adapter(const DecodeLayer& layer);
 bool decode_is_adapted(const DecodeLayers& decode);  // whether any layer has an adapter
+// The type of the adapters that kernels read: bf16 if all are stacks with copies, else f32.
+DType adapter_type_of(const DecodeLayers& decode);
 // That of the first layer with adapters; empty if the rows have one adapter, or none.
 Tensor row_groups_of(const DecodeLayers& decode);
 // Why the kernels that decode one row with one adapter do not support these layers; or nullptr.

@@ -207,6 +207,21 @@ TEST_F(OneLaunch, OfSeveralRowsWithAdaptersGivesTheBitsOfTheUnfusedOps) {
   }
 }
 
+TEST_F(OneLaunch, ReadsTheCopiesOfAdaptersOfRows) {
+  const std::vector<int> adapters{1, -1, 0, 2, 2};
+  Layers one(context(), kSmall, DType::q4_1, first_places(adapters.size()));
+  Layers unfused(context(), kSmall, DType::q4_1, first_places(adapters.size()));
+  one.add_adapters_of_rows(adapters);
+  one.add_bf16_stacks();
+  unfused.add_adapters_of_rows(adapters);
+  unfused.round_stacks();
+  ASSERT_TRUE(decodes_bf16_stacks(context()));
+  ASSERT_TRUE(decodes_in_one_launch(context(), one.decode));
+  run_one_launch(context(), one);
+  run_unfused(context(), unfused);
+  EXPECT_EQ(one.bits(), unfused.bits());
+}
+
 TEST_F(OneLaunch, WithOneAdapterOfAllRowsGivesWhatTheUnfusedOpsGive) {
   for (const std::size_t rows : {1, 5}) {
     Layers one(context(), kSmall, DType::q8_0, first_places(rows));
@@ -285,6 +300,16 @@ TEST_F(OneLaunch, PassesItsSelfTest) {
       EXPECT_TRUE(decodes_in_one_launch(*tested.context, layers.decode)) << name_of(type);
     }
   }
+  for (const DType type : {DType::q4_0, DType::q4_1, DType::q8_0}) {
+    Layers layers(*tested.context, kSmall, type, {3, 0});
+    layers.store_caches_as(DType::bf16);
+    layers.add_adapters_of_rows({1});
+    layers.add_bf16_stacks();
+    EXPECT_TRUE(decodes_in_one_launch(*tested.context, layers.decode)) << name_of(type);
+  }
+  Layers of_one_adapter(*tested.context, kSmall, DType::q4_1, {3, 0});
+  of_one_adapter.add_adapters();
+  EXPECT_TRUE(decodes_in_one_launch(*tested.context, of_one_adapter.decode));
   EXPECT_THAT(*tested.warnings, testing::IsEmpty());
   EXPECT_THAT(*tested.missing_sums, testing::IsEmpty());
 }

@@ -157,6 +157,22 @@ class RandomLayers {
       }
     }
   }
+  // Copies in bf16 of the adapters of rows.
+  void add_bf16_stacks() {
+    for_each_stack([&](LoraWeights& lora) {
+      lora.a_bf16 = rounded(lora.a, DType::bf16);
+      lora.bt_bf16 = rounded(lora.bt, DType::bf16);
+    });
+  }
+  // The adapters of rows become floats that are exact in bf16.
+  void round_stacks() {
+    for_each_stack([&](LoraWeights& lora) {
+      for (Tensor* of : {&lora.a, &lora.bt}) {
+        *of = context_.upload<float>(of->shape(), DType::f32, values_of(rounded(*of, DType::bf16)),
+                                     MemoryTag::scratch);
+      }
+    });
+  }
   // Without all rows but one, which becomes the first.
   void keep_row(std::int64_t m) {
     const auto own = [&](const Tensor& of) {
@@ -196,6 +212,14 @@ class RandomLayers {
  private:
   static constexpr std::int32_t kPage = 16;
 
+  template <class F>
+  void for_each_stack(F f) {
+    for (DecodeLayer& layer : decode.layers) {
+      for (LoraWeights& lora : layer.loras) {
+        if (!lora.empty()) f(lora);
+      }
+    }
+  }
   static const Tensor& matrix_of(const DecodeLayer& l, std::size_t projection) {
     return *std::array{&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}[projection];
   }
