@@ -2,9 +2,10 @@
 //
 // A step computes one position of every sequence whose prompt is done, and chunks of prompts within
 // a budget of tokens. Sequences are admitted in the order of their arrival, if their prompts fit
-// the free pages. If a running sequence needs a page and there is none, the one that arrived last
-// gives back its pages and waits again: its keys are computed once more. It has no device memory.
-// Threads: one at a time.
+// the free pages; one whose first tokens an earlier sequence is about to compute waits for these,
+// so that they are computed once. If a running sequence needs a page and there is none, the one
+// that arrived last gives back its pages and waits again: its keys are computed once more. It has
+// no device memory. Threads: one at a time.
 #pragma once
 
 #include <cstdint>
@@ -84,6 +85,7 @@ class Scheduler {
   // Returns false if plan() must.
   bool plan_decoding(StepPlan& plan, std::int64_t& rows, const Drafting& drafting);
   void plan_prompts(StepPlan& plan, std::int64_t rows);
+  bool awaits_prefix(const Sequence& waiting) const;
   bool admit(Sequence& sequence);
   bool take_prefix_and_pages(Sequence& sequence);
   void advance(StepPlan& plan);

@@ -103,6 +103,54 @@ TEST_F(SchedulerTest, LetsNothingOvertakeARequestThatWaitsForPages) {
   EXPECT_TRUE(small.is_running());
 }
 
+TEST_F(SchedulerTest, WaitsForAPrefixThatAnEarlierRequestComputes) {
+  open(40);
+  add(17);
+  Sequence &second = add(17), &third = add(3);
+  second.tokens = scheduler_->sequences().front()->tokens;
+  second.tokens.back() = 9;
+  step();
+  EXPECT_FALSE(second.is_running()) << "it would compute its first three tokens";
+  EXPECT_FALSE(third.is_running());
+  const StepPlan plan = step();
+  ASSERT_EQ(plan.prompts.size(), 2U);
+  EXPECT_EQ(plan.prompts[0].sequence, &second);
+  EXPECT_EQ(plan.prompts[0].begin, 16);
+  EXPECT_EQ(plan.prompts[0].count, 1);
+  EXPECT_EQ(plan.prompts[1].sequence, &third);
+}
+
+TEST_F(SchedulerTest, WaitsUntilAllPagesThatAreTheSameAreComputed) {
+  open(40, 3, 12);
+  Sequence &first = add(32), &second = add(32);
+  second.tokens = first.tokens;
+  std::fill(second.tokens.begin() + 21, second.tokens.end(), 9);  // five pages, and a token more
+  step();
+  EXPECT_FALSE(second.is_running());
+  step();
+  EXPECT_EQ(first.computed, 24);
+  EXPECT_FALSE(second.is_running());
+  step();
+  EXPECT_TRUE(second.is_running());
+  EXPECT_EQ(second.cached_tokens, 20);
+}
+
+TEST_F(SchedulerTest, DoesNotWaitForKeysThatItCannotUse) {
+  for (const bool of_other_adapter : {false, true}) {
+    open(40);
+    add(17);
+    Sequence& second = add(17);
+    if (of_other_adapter) {
+      second.tokens = scheduler_->sequences().front()->tokens;
+      second.adapters.content = {.low = 1};
+    } else {
+      second.tokens[0] = 9;
+    }
+    step();
+    EXPECT_EQ(second.computed, 3) << of_other_adapter;
+  }
+}
+
 TEST_F(SchedulerTest, TakesPagesFromTheLatestRequestAndRunsItAgainFromItsTokens) {
   open(4);
   Sequence &first = add(7, 30), &second = add(6, 30);
