@@ -121,18 +121,17 @@ TEST_F(SchedulerTest, WaitsForAPrefixThatAnEarlierRequestComputes) {
 }
 
 TEST_F(SchedulerTest, WaitsUntilAllPagesThatAreTheSameAreComputed) {
-  open(40, 3, 12);
-  Sequence &first = add(32), &second = add(32);
+  open(40);
+  Sequence &first = add(26), &second = add(26);
   second.tokens = first.tokens;
-  std::fill(second.tokens.begin() + 21, second.tokens.end(), 9);  // five pages, and a token more
+  second.tokens.back() = 9;  // after six pages, and a token more
   step();
-  EXPECT_FALSE(second.is_running());
   step();
-  EXPECT_EQ(first.computed, 24);
-  EXPECT_FALSE(second.is_running());
+  EXPECT_EQ(first.remaining(), 1);
+  EXPECT_FALSE(second.is_running()) << "five pages had been computed before that step";
   step();
   EXPECT_TRUE(second.is_running());
-  EXPECT_EQ(second.cached_tokens, 20);
+  EXPECT_EQ(second.cached_tokens, 24);
 }
 
 TEST_F(SchedulerTest, DoesNotWaitForKeysThatItCannotUse) {
