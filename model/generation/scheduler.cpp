@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ranges>
+#include <span>
 #include <utility>
 
 #include "runtime/fail.hpp"
@@ -151,6 +152,20 @@ bool Scheduler::take_prefix_and_pages(Sequence& sequence) {
   return true;
 }
 
+// Whether a running sequence is about to compute pages of the same first tokens. One whose prompt
+// is measured takes many steps for it.
+bool Scheduler::awaits_prefix(const Sequence& waiting) const {
+  if (!config_.shares_prefixes) return false;
+  return std::ranges::any_of(sequences_, [&](const auto& each) {
+    if (!each->is_running() || each->remaining() <= 1 || each->measures()) return false;
+    if (each->adapters.content != waiting.adapters.content) return false;
+    const auto usable =
+        std::span(waiting.tokens).first(static_cast<std::size_t>(waiting.first_needed()));
+    const auto [end, other] = std::ranges::mismatch(usable, each->tokens);
+    return (end - usable.begin()) / pages_.page_positions() > each->published;
+  });
+}
+
 bool Scheduler::admit(Sequence& sequence) {
   if (free_slots_.empty()) return false;
   if (config_.acquire && !config_.acquire(sequence)) return false;
@@ -168,7 +183,7 @@ void Scheduler::plan_prompts(StepPlan& plan, std::int64_t rows) {
   for (const auto& sequence : sequences_) {
     if (rows == 0) break;
     const bool was_running = sequence->is_running();
-    if (!was_running && !admit(*sequence)) break;
+    if (!was_running && (awaits_prefix(*sequence) || !admit(*sequence))) break;
     if (was_running && sequence->remaining() <= 1) continue;  // plan_decoding() considered it
     Chunk chunk = prompt_chunk(*sequence, rows);
     if (chunk.count <= 0) continue;

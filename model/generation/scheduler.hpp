@@ -2,9 +2,10 @@
 //
 // A step computes one position of every sequence whose prompt is done, and chunks of prompts within
 // a budget of tokens. Sequences are admitted in the order of their arrival, if their prompts fit
-// the free pages. If a running sequence needs a page and there is none, the one that arrived last
-// gives back its pages and waits again: its keys are computed once more. It has no device memory.
-// Threads: one at a time.
+// the free pages; one whose first tokens an earlier sequence is about to compute waits for these,
+// so that they are computed once. If a running sequence needs a page and there is none, the one
+// that arrived last gives back its pages and waits again: its keys are computed once more. It has
+// no device memory. Threads: one at a time.
 #pragma once
 
 #include <cstdint>
@@ -95,6 +96,7 @@ class Scheduler {
   // Positions of a prompt, or of a sequence that is computed again; count may be 0.
   Chunk prompt_chunk(Sequence& sequence, std::int64_t rows) const;
   void limit_outputs(StepPlan& plan) const;
+  bool awaits_prefix(const Sequence& waiting) const;
   bool admit(Sequence& sequence);
   bool take_prefix_and_pages(Sequence& sequence);
   void advance(StepPlan& plan);

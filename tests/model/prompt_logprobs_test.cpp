@@ -255,9 +255,11 @@ TEST_F(PromptLogprobs, ThatAreNotFiniteAreAnErrorThatNamesTheWeight) {
 // Without a device: which rows of a step have logits.
 class MeasuredPrompts : public testing::Test {
  protected:
-  Sequence& add(std::size_t prompt, std::int64_t prompt_logprobs, std::int64_t max_tokens = 10) {
+  // The prompts have different tokens unless they are given.
+  Sequence& add(std::size_t prompt, std::int64_t prompt_logprobs, std::int64_t max_tokens = 10,
+                std::int32_t token = 0) {
     auto sequence = std::make_unique<Sequence>();
-    sequence->request.prompt.assign(prompt, 1);
+    sequence->request.prompt.assign(prompt, token != 0 ? token : ++last_token_);
     sequence->request.max_tokens = max_tokens;
     sequence->request.prompt_logprobs = prompt_logprobs;
     sequence->tokens = sequence->request.prompt;
@@ -276,6 +278,7 @@ class MeasuredPrompts : public testing::Test {
     return plan;
   }
 
+  std::int32_t last_token_ = 10;
   PagePool pages_{100, 4};
   Scheduler scheduler_{{.max_sequences = 4, .max_positions = 64, .step_tokens = 40, .outputs = 6},
                        pages_};
@@ -299,6 +302,17 @@ TEST_F(MeasuredPrompts, HaveNoMoreOutputsThanDrawsLeave) {
   EXPECT_EQ(measured, 58U - 4U) << "all but those of the first step";
 }
 
+TEST_F(MeasuredPrompts, NeitherWaitForAPrefixOfOthersNorLetOthersWaitForTheirs) {
+  add(17, -1, 10, 7);
+  const Sequence& measured = add(17, 0, 10, 7);
+  step();
+  EXPECT_TRUE(measured.is_running());
+  const Sequence& other = add(25, -1, 10, 7);
+  step();
+  EXPECT_TRUE(measured.measures());
+  EXPECT_TRUE(other.is_running());
+}
+
 TEST_F(MeasuredPrompts, OfNoReplyAreComputedWithoutTheirLastPosition) {
   Sequence& sequence = add(9, 0, 0);
   for (int i = 0; i < 4; ++i) step();
@@ -308,10 +322,10 @@ TEST_F(MeasuredPrompts, OfNoReplyAreComputedWithoutTheirLastPosition) {
 }
 
 TEST_F(MeasuredPrompts, TakeOnlyThePagesBeforeTheFirstTokenThatIsNotMeasured) {
-  Sequence& plain = add(20, -1, 1);
+  Sequence& plain = add(20, -1, 1, 5);
   step();
   scheduler_.remove(plain);
-  Sequence& sequence = add(20, 0);
+  Sequence& sequence = add(20, 0, 10, 5);
   sequence.measured = 11;  // when it gave its pages back
   const StepPlan plan = step();
   ASSERT_EQ(plan.prompts.size(), 1U);

@@ -117,9 +117,9 @@ TEST_F(SavedPrefix, IsTheSameFileWhenItIsSavedAfterItWasLoaded) {
     of_type.cache_type = type;
     const Ids tokens = save(of_type);
     start(of_type);
-    reply(request_of(some_ids(20, 5)));        // keeps one page and frees another
-    reply(request_of({tokens[0], 1, 2}, 40));  // keeps two
-    reply(request_of(some_ids(20, 6)));
+    engine_->submit(request_of(some_ids(20, 5), 4));
+    engine_->submit(request_of(some_ids(20, 6), 8));
+    run(*engine_);  // leaves the free pages 3, 1, 4, 5, ...
     engine_->load_prefix(file_);
     const auto again = folder_ / "again.safetensors";
     EXPECT_EQ(engine_->save_prefix(again, tokens), 3 * kPage);

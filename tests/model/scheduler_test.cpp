@@ -103,6 +103,53 @@ TEST_F(SchedulerTest, LetsNothingOvertakeARequestThatWaitsForPages) {
   EXPECT_TRUE(small.is_running());
 }
 
+TEST_F(SchedulerTest, WaitsForAPrefixThatAnEarlierRequestComputes) {
+  open(40);
+  add(17);
+  Sequence &second = add(17), &third = add(3);
+  second.tokens = scheduler_->sequences().front()->tokens;
+  second.tokens.back() = 9;
+  step();
+  EXPECT_FALSE(second.is_running()) << "it would compute its first three tokens";
+  EXPECT_FALSE(third.is_running());
+  const StepPlan plan = step();
+  ASSERT_EQ(plan.prompts.size(), 2U);
+  EXPECT_EQ(plan.prompts[0].sequence, &second);
+  EXPECT_EQ(plan.prompts[0].begin, 16);
+  EXPECT_EQ(plan.prompts[0].count, 1);
+  EXPECT_EQ(plan.prompts[1].sequence, &third);
+}
+
+TEST_F(SchedulerTest, WaitsUntilAllPagesThatAreTheSameAreComputed) {
+  open(40);
+  Sequence &first = add(26), &second = add(26);
+  second.tokens = first.tokens;
+  second.tokens.back() = 9;  // after six pages, and a token more
+  step();
+  step();
+  EXPECT_EQ(first.remaining(), 1);
+  EXPECT_FALSE(second.is_running()) << "five pages had been computed before that step";
+  step();
+  EXPECT_TRUE(second.is_running());
+  EXPECT_EQ(second.cached_tokens, 24);
+}
+
+TEST_F(SchedulerTest, DoesNotWaitForKeysThatItCannotUse) {
+  for (const bool of_other_adapter : {false, true}) {
+    open(40);
+    add(17);
+    Sequence& second = add(17);
+    if (of_other_adapter) {
+      second.tokens = scheduler_->sequences().front()->tokens;
+      second.adapters.content = {.low = 1};
+    } else {
+      second.tokens[0] = 9;
+    }
+    step();
+    EXPECT_EQ(second.computed, 3) << of_other_adapter;
+  }
+}
+
 TEST_F(SchedulerTest, TakesPagesFromTheLatestRequestAndRunsItAgainFromItsTokens) {
   open(4);
   Sequence &first = add(7, 30), &second = add(6, 30);
