@@ -1,6 +1,7 @@
 #include "clora/model/generation/engine.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "model/generation/prefix_store.hpp"
@@ -76,6 +77,7 @@ RequestId Engine::submit(GenerationRequest request) {
   auto sequence = std::make_unique<Sequence>();
   sequence->request = std::move(request);
   sequence->tokens = sequence->request.prompt;
+  sequence->submitted = std::chrono::steady_clock::now();
   sequence->adapters = loop.adapters().select(sequence->request.adapters);
   std::int64_t& most = sequence->request.max_tokens;
   most = std::min(most, loop.longest() - sequence->prompt_tokens());

@@ -69,6 +69,7 @@ struct GenerationEvent {
   std::int64_t prompt_tokens = 0;
   std::int64_t cached_tokens = 0;  // of the prompt, whose keys and values were in the cache
   std::int64_t generated_tokens = 0;
+  double queue_seconds = 0;  // from its submission to its first step, or to its end without any
 };
 
 }  // namespace clora

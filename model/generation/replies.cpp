@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <utility>
 
@@ -39,6 +40,8 @@ void Replies::finish(Sequence& sequence, FinishReason reason) {
   event.prompt_tokens = sequence.prompt_tokens();
   event.cached_tokens = sequence.cached_tokens;
   event.generated_tokens = sequence.known() - sequence.prompt_tokens();
+  const auto started = sequence.started.value_or(std::chrono::steady_clock::now());
+  event.queue_seconds = std::chrono::duration<double>(started - sequence.submitted).count();
   prompt_tokens_ += static_cast<std::uint64_t>(sequence.prompt_tokens());
   cached_prompt_tokens_ += static_cast<std::uint64_t>(sequence.cached_tokens);
   states_.erase(sequence.id);

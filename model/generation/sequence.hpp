@@ -7,7 +7,9 @@
 // none any more: the position of each token gives that of the next one.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "clora/model/generation/generation_request.hpp"
@@ -25,6 +27,9 @@ struct Sequence {
   std::int64_t measured = 1;       // tokens of the prompt: the first one has no log-probability
   std::int64_t reported = 1;       // of these, those whose log-probabilities are read
   std::int64_t cached_tokens = 0;  // of the prompt, when it was first admitted
+  // When it was submitted, and when its first step was planned.
+  std::chrono::steady_clock::time_point submitted = {};
+  std::optional<std::chrono::steady_clock::time_point> started = {};
   // What keys and values depend on besides the tokens, and where it is while the sequence runs.
   AdapterSelection adapters = {};
   AdapterSlot adapter = {};

@@ -100,6 +100,7 @@ void StepLoop::prepare_slots(const StepPlan& plan) {
     for (const Chunk& chunk : *chunks) {
       Sequence& sequence = *chunk.sequence;
       if (!std::exchange(sequence.is_prepared, true)) sampler_.set_sequence(sequence);
+      if (!sequence.started) sequence.started = std::chrono::steady_clock::now();
     }
   }
 }

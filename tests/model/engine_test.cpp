@@ -6,10 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <optional>
 
 #include "clora/model/generation/generator.hpp"
+#include "runtime/elapsed.hpp"
 #include "tests/support/engine_results.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"
@@ -407,6 +409,23 @@ TEST_F(EngineTest, RefusesRequestsByTheFieldThatIsWrong) {
   EXPECT_THAT(error([](auto& r) { r.adapters = {{"none"}}; }), HasSubstr("none"));
   EXPECT_THAT(error([](auto& r) { r.draft_tokens = 17; }), HasSubstr("draft_tokens must be 0"));
   EXPECT_TRUE(engine.is_idle());
+}
+
+TEST_F(EngineTest, SaysHowLongARequestHasWaited) {
+  open("Llama");
+  Engine engine(model(), config(1));
+  const auto begin = std::chrono::steady_clock::now();
+  const RequestId first = engine.submit(request_of(some_ids(10, 1)));
+  const RequestId second = engine.submit(request_of(some_ids(10, 2)));
+  std::map<RequestId, double> waited;
+  while (!engine.is_idle()) {
+    for (const GenerationEvent& event : engine.step()) {
+      if (event.finish_reason) waited[event.request] = event.queue_seconds;
+    }
+  }
+  EXPECT_GT(waited[first], 0);
+  EXPECT_GT(waited[second], waited[first]) << "until the first one ended";
+  EXPECT_LT(waited[second], seconds_since(begin));
 }
 
 TEST_F(EngineTest, RefusesAConfigurationThatCannotRun) {

@@ -25,6 +25,7 @@ class ScriptedBackend final : public GenerationBackend {
   };
   std::atomic<int> step_ms = 0;  // how long a step takes
   std::atomic<bool> endless = false;
+  std::atomic<double> queue_seconds = 0;
   std::function<void()> before_step = {};  // may throw
 
   RequestId submit(GenerationRequest request) override {
@@ -99,6 +100,7 @@ class ScriptedBackend final : public GenerationBackend {
     }
     event.prompt_tokens = static_cast<std::int64_t>(running.request.prompt.size());
     event.cached_tokens = 1;
+    event.queue_seconds = queue_seconds;
     event.generated_tokens = static_cast<std::int64_t>(running.done);
     return event;
   }
