@@ -178,6 +178,7 @@ TEST_F(OneLaunch, OfSeveralRowsGivesTheBitsOfTheUnfusedOps) {
       for (Layers* layers : {&one, &unfused}) {
         if (with_options) layers->add_options();
         if (with_options) layers->store_caches_as(DType::bf16);
+        layers->store_nothing_of(1);
       }
       const auto before = one.bits();
       ASSERT_TRUE(decodes_in_one_launch(context(), one.decode));

@@ -173,6 +173,12 @@ class RandomLayers {
       }
     });
   }
+  // The row's key and value are not written.
+  void store_nothing_of(std::size_t m) {
+    std::vector<std::int32_t> slots = context_.read<std::int32_t>(decode.slot);
+    slots[m] = -1;
+    decode.slot = integers(slots);
+  }
   // Without all rows but one, which becomes the first.
   void keep_row(std::int64_t m) {
     const auto own = [&](const Tensor& of) {
