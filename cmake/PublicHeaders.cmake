@@ -78,6 +78,7 @@ set(CLORA_PUBLIC_HEADERS
   model/data/records.hpp
   model/embedding/embedder.hpp
   model/embedding/embedding_scores.hpp
+  model/transformer/fingerprint.hpp
   model/transformer/forward_pass.hpp
   model/transformer/language_model.hpp
   model/transformer/memory_policy.hpp

@@ -78,11 +78,12 @@ class SafetensorsFile {
 void write_safetensors(const std::filesystem::path& path, std::span<const StoredTensor> tensors,
                        const SafetensorsMetadata& metadata = {});
 
+// Returns the bytes of a tensor by the index of its description.
+using TensorBytes = std::function<std::vector<std::byte>(std::size_t description)>;
 // The same for tensors that are produced one at a time: ignores `bytes` of the descriptions and
 // calls make(i) once for each, in the order of writing; frees its result before the next call.
 void write_safetensors(const std::filesystem::path& path,
                        std::span<const StoredTensor> descriptions,
-                       const SafetensorsMetadata& metadata,
-                       const std::function<std::vector<std::byte>(std::size_t description)>& make);
+                       const SafetensorsMetadata& metadata, const TensorBytes& make);
 
 }  // namespace clora

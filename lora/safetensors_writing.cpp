@@ -95,8 +95,7 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Stored
 
 void write_safetensors(const std::filesystem::path& path,
                        std::span<const StoredTensor> descriptions,
-                       const SafetensorsMetadata& metadata,
-                       const std::function<std::vector<std::byte>(std::size_t)>& make) {
+                       const SafetensorsMetadata& metadata, const TensorBytes& make) {
   write_each(path, descriptions, metadata, make);
 }
 

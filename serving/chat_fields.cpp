@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "clora/runtime/files/json.hpp"
 #include "model/data/conversation.hpp"
 #include "model/data/message_reading.hpp"
@@ -55,19 +57,43 @@ RequestJson tools_of_request(RequestFields& fields) {
   return tools->empty() ? RequestJson() : *tools;
 }
 
-// Whether the model may call tools. A call cannot be forced: nothing constrains the reply to the
-// form of calls that a template has.
-bool may_call(RequestFields& fields, bool has_tools) {
-  const RequestJson* choice = fields.find("tool_choice");
-  if (choice == nullptr || *choice == "auto") {
-    if (choice != nullptr && !has_tools) fields.wrong("tool_choice", "none without tools", *choice);
-    return has_tools;
+bool has_tool(const RequestJson& tools, const RequestJson& name) {
+  return std::ranges::any_of(
+      tools, [&](const RequestJson& tool) { return tool["function"]["name"] == name; });
+}
+
+// {"type": "function", "function": {"name": NAME}}
+std::string named_tool_of(RequestFields& fields, const RequestJson& choice,
+                          const RequestJson& tools) {
+  if (!choice.is_object()) {
+    fields.wrong("tool_choice",
+                 "\"none\", \"auto\", \"required\" or {\"type\": \"function\", \"function\": "
+                 "{\"name\": NAME}}",
+                 choice);
   }
-  if (*choice == "none") return false;
-  throw RequestError({.param = "tool_choice", .code = "unsupported_parameter"},
-                     fmt::format("tool_choice must be \"auto\" or \"none\", got {}; a call of a "
-                                 "tool cannot be forced",
-                                 json_excerpt(*choice)));
+  RequestFields named(choice, "tool_choice");
+  const RequestJson& type = named.required("type");
+  if (type != "function") named.wrong("type", "\"function\"", type);
+  RequestFields function(named.required("function"), "tool_choice.function");
+  const RequestJson& name = function.required("name");
+  if (!has_tool(tools, name)) function.wrong("name", "that of one of the tools", name);
+  function.refuse_others();
+  named.refuse_others();
+  return name.get<std::string>();
+}
+
+void read_tool_choice(RequestFields& fields, CompletionRequest& request) {
+  const RequestJson* choice = fields.find("tool_choice");
+  if (choice == nullptr) return;
+  RequestJson& tools = request.chat.tools;
+  if (*choice == "none") {
+    tools = nullptr;
+    return;
+  }
+  if (tools.is_null()) fields.wrong("tool_choice", "none without tools", *choice);
+  if (*choice == "auto") return;
+  request.tool_choice.is_forced = true;
+  if (*choice != "required") request.tool_choice.name = named_tool_of(fields, *choice, tools);
 }
 
 RequestJson template_arguments_of(RequestFields& fields) {
@@ -82,8 +108,8 @@ RequestJson template_arguments_of(RequestFields& fields) {
 void read_chat_fields(RequestFields& fields, CompletionRequest& request) {
   request.messages = messages_of_request(fields);
   request.chat.add_generation_prompt = fields.flag("add_generation_prompt").value_or(true);
-  RequestJson tools = tools_of_request(fields);
-  if (may_call(fields, !tools.is_null())) request.chat.tools = std::move(tools);
+  request.chat.tools = tools_of_request(fields);
+  read_tool_choice(fields, request);
   request.chat.arguments = template_arguments_of(fields);
   request.parallel_tool_calls = fields.flag("parallel_tool_calls").value_or(true);
 }

@@ -1,8 +1,7 @@
 #include "serving/completion_reply.hpp"
 
+#include <cmath>
 #include <random>
-
-#include "serving/reply_logprobs.hpp"
 
 namespace clora {
 namespace {
@@ -21,9 +20,10 @@ json calls_json(const std::vector<ToolCall>& calls, bool indexed) {
   return list;
 }
 
-std::string echo_of(const ReplyContext& context, std::size_t reply) {
-  if (context.echoes.empty()) return {};
-  return context.echoes[reply / static_cast<std::size_t>(context.choices)];
+// Of a reply; null: it begins without its prompt.
+const PromptEcho* echo_of(const ReplyContext& context, std::size_t reply) {
+  if (context.echoes.empty()) return nullptr;
+  return &context.echoes[reply / static_cast<std::size_t>(context.choices)];
 }
 
 }  // namespace
@@ -31,8 +31,16 @@ std::string echo_of(const ReplyContext& context, std::size_t reply) {
 CompletionReply::CompletionReply(ReplyContext context, std::size_t replies)
     : context_(std::move(context)) {
   for (std::size_t i = 0; i < replies; ++i) {
-    replies_.push_back({.reader = ToolCallReader(context_.call_form, context_.tools)});
-    replies_.back().text = echo_of(context_, i);
+    const PromptEcho* echo = echo_of(context_, i);
+    const std::string text = echo != nullptr ? echo->text : std::string();
+    replies_.push_back({.reader = ToolCallReader(context_.call_form, context_.tools),
+                        .offsets = TokenOffsets(text),
+                        .text = text});
+    if (echo == nullptr || !context_.logprobs) continue;
+    Reply& reply = replies_.back();
+    GeneratedToken first{.id = echo->first_id, .logprob = std::nan("")};
+    const std::int64_t offset = reply.offsets.of_prompt(first.id, *context_.tokenizer);
+    reply.tokens.push_back({std::move(first), offset});
   }
 }
 
@@ -63,11 +71,22 @@ json CompletionReply::text_delta(const std::string& text) const {
   return text.empty() ? json::object() : json{{"content", text}};
 }
 
-json CompletionReply::logprobs_of(const std::vector<GeneratedToken>& tokens,
-                                  std::int64_t offset) const {
+json CompletionReply::logprobs_of(std::span<const PlacedToken> tokens) const {
   if (!context_.logprobs) return nullptr;
-  return is_chat() ? chat_logprobs(tokens, *context_.tokenizer)
-                   : text_logprobs(tokens, *context_.tokenizer, offset);
+  if (!is_chat()) return text_logprobs(tokens, *context_.tokenizer);
+  std::vector<GeneratedToken> plain;
+  for (const PlacedToken& each : tokens) plain.push_back(each.token);
+  return chat_logprobs(plain, *context_.tokenizer);
+}
+
+void CompletionReply::add_tokens(Reply& reply, const GenerationEvent& event) const {
+  if (!context_.logprobs) return;
+  for (const GeneratedToken& token : event.prompt_logprobs) {
+    reply.tokens.push_back({token, reply.offsets.of_prompt(token.id, *context_.tokenizer)});
+  }
+  for (const GeneratedToken& token : event.tokens) {
+    reply.tokens.push_back({token, reply.offsets.of_reply(token.id, *context_.tokenizer)});
+  }
 }
 
 std::vector<json> CompletionReply::begin() {
@@ -75,8 +94,8 @@ std::vector<json> CompletionReply::begin() {
   for (std::size_t i = 0; i < replies_.size(); ++i) {
     if (is_chat()) {
       chunks.push_back(chunk(i, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr));
-    } else if (!replies_[i].text.empty()) {
-      chunks.push_back(chunk(i, replies_[i].text, nullptr, nullptr));
+    } else if (!replies_[i].text.empty() || !replies_[i].tokens.empty()) {
+      chunks.push_back(chunk(i, replies_[i].text, logprobs_of(replies_[i].tokens), nullptr));
     }
   }
   return chunks;
@@ -89,15 +108,12 @@ std::vector<json> CompletionReply::push(const ChoiceEvent& event) {
   const std::size_t calls_before = reply.calls.size();
   if (last) text += finish(reply, event.event);
   reply.text += text;
-  const std::int64_t offset = reply.characters;
-  const auto& tokens = event.event.tokens;
-  if (context_.logprobs) {
-    reply.tokens.insert(reply.tokens.end(), tokens.begin(), tokens.end());
-    reply.characters += characters_of(tokens, *context_.tokenizer);
-  }
+  const std::size_t tokens_before = reply.tokens.size();
+  add_tokens(reply, event.event);
+  const auto tokens = std::span(reply.tokens).subspan(tokens_before);
   std::vector<json> chunks;
-  if (!text.empty() || (context_.logprobs && !tokens.empty())) {
-    chunks.push_back(chunk(event.choice, text_delta(text), logprobs_of(tokens, offset), nullptr));
+  if (!text.empty() || !tokens.empty()) {
+    chunks.push_back(chunk(event.choice, text_delta(text), logprobs_of(tokens), nullptr));
   }
   if (reply.calls.size() > calls_before) {
     chunks.push_back(
@@ -132,7 +148,7 @@ json CompletionReply::message_of(const Reply& reply) const {
 json CompletionReply::choice_of(std::size_t index) const {
   const Reply& reply = replies_[index];
   json choice{{"index", index},
-              {"logprobs", logprobs_of(reply.tokens, 0)},
+              {"logprobs", logprobs_of(reply.tokens)},
               {"finish_reason", reply.finish_reason}};
   if (is_chat()) {
     choice["message"] = message_of(reply);

@@ -3,7 +3,9 @@
 //
 // A stream of a chat has, for each reply, a delta with the role, deltas with content, tool calls or
 // log-probabilities, and an empty delta with the finish reason; then, if requested, a chunk without
-// replies with the usage. Threads: one at a time. The tokenizer must outlive it.
+// replies with the usage. That of a text that begins with its prompt has this first, and
+// log-probabilities of the prompt in chunks without text. Threads: one at a time. The tokenizer
+// must outlive it.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +17,16 @@
 #include "clora/model/text/tokenizer.hpp"
 #include "clora/serving/completion_request.hpp"
 #include "clora/serving/event_queue.hpp"
+#include "serving/reply_logprobs.hpp"
 #include "serving/tool_calls.hpp"
 
 namespace clora {
+
+// The prompt of a text that begins with it.
+struct PromptEcho {
+  std::string text = {};
+  std::int32_t first_id = 0;  // the token that has no log-probability
+};
 
 // What all replies to a request share.
 struct ReplyContext {
@@ -32,8 +41,8 @@ struct ReplyContext {
   ToolCallForm call_form = ToolCallForm::none;
   std::vector<std::string> tools = {};  // names
   bool parallel_tool_calls = true;
-  std::int64_t choices = 1;              // of each prompt
-  std::vector<std::string> echoes = {};  // text before each reply; empty: none
+  std::int64_t choices = 1;             // of each prompt
+  std::vector<PromptEcho> echoes = {};  // of each prompt; empty: replies begin without it
 };
 
 struct TokenUsage {
@@ -62,11 +71,11 @@ class CompletionReply {
  private:
   struct Reply {
     ToolCallReader reader;
+    TokenOffsets offsets;
     std::string text = {};
     std::vector<ToolCall> calls = {};
-    std::vector<GeneratedToken> tokens = {};  // with log-probabilities only
-    std::int64_t characters = 0;              // of all tokens so far
-    std::string finish_reason = {};           // empty: not finished
+    std::vector<PlacedToken> tokens = {};  // with log-probabilities only
+    std::string finish_reason = {};        // empty: not finished
     TokenUsage usage = {};
   };
 
@@ -74,7 +83,8 @@ class CompletionReply {
   nlohmann::json chunk(std::size_t choice, nlohmann::json delta, const nlohmann::json& logprobs,
                        const nlohmann::json& reason) const;
   nlohmann::json text_delta(const std::string& text) const;
-  nlohmann::json logprobs_of(const std::vector<GeneratedToken>& tokens, std::int64_t offset) const;
+  void add_tokens(Reply& reply, const GenerationEvent& event) const;
+  nlohmann::json logprobs_of(std::span<const PlacedToken> tokens) const;
   nlohmann::json message_of(const Reply& reply) const;
   nlohmann::json choice_of(std::size_t index) const;
   std::string finish(Reply& reply, const GenerationEvent& event);

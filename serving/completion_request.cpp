@@ -61,9 +61,6 @@ void read_text_fields(RequestFields& fields, CompletionRequest& request) {
   request.prompts = prompts_of(fields, "prompt", static_cast<std::size_t>(kMaxChoices));
   request.add_special_tokens = fields.flag("add_special_tokens").value_or(true);
   request.echo = fields.flag("echo").value_or(false);
-  if (request.echo && request.sampling.logprobs) {
-    fields.wrong("echo", "false with logprobs: those of a prompt are not supported", true);
-  }
 }
 
 // Accepts unsupported fields that would change the reply only with the value that has no effect.
@@ -89,11 +86,15 @@ CompletionRequest parse_completion_request(std::string_view body, CompletionKind
   request.sampling = sampling_of(fields, kind);
   if (kind == CompletionKind::text) read_text_fields(fields, request);
   if (kind == CompletionKind::chat) read_chat_fields(fields, request);
-  request.max_tokens = max_tokens_of(fields, kind);
+  request.max_tokens = max_tokens_of(fields, kind, request.echo ? 0 : 1);
   request.choices = choices_of(fields, std::max<std::size_t>(request.prompts.size(), 1));
   request.adapters = adapters_of(fields);
   request.stops = fields.texts("stop", {});
   request.format = reply_format_of(fields);
+  if (request.tool_choice.is_forced && request.format.kind != ReplyFormat::Kind::text) {
+    fields.wrong("response_format", "text if tool_choice requires a call of a tool",
+                 *fields.find("response_format"));
+  }
   request.ignore_eos = fields.flag("ignore_eos").value_or(false);
   request.stream = fields.flag("stream").value_or(false);
   request.include_usage = include_usage_of(fields, request.stream);

@@ -8,11 +8,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "clora/model/generation/generation_request.hpp"
+#include "clora/model/generation/grammar/token_grammar.hpp"
 #include "clora/model/text/chat_message.hpp"
 #include "clora/serving/request_error.hpp"
 
@@ -26,24 +28,32 @@ struct CompletionPrompt {
   std::vector<std::int32_t> ids = {};
 };
 
-// response_format: what the reply must match.
+// What the reply must match: response_format, or calls of tools.
 struct ReplyFormat {
   enum class Kind { text, json_object, json_schema };
   Kind kind = Kind::text;
   std::string schema = {};  // JSON text, with the keys in the order of the request
+  SchemaFrame frame = {};   // of calls
+};
+
+// tool_choice: whether the reply must be calls of tools. With "none", the request has no tools.
+struct ToolChoice {
+  bool is_forced = false;
+  std::string name = {};  // of the tool, which is called once; empty: any, once or more
 };
 
 struct CompletionRequest {
   CompletionKind kind = CompletionKind::text;
-  std::string model = {};                      // empty: not set
-  std::vector<CompletionPrompt> prompts = {};  // for text; not empty
-  std::vector<ChatMessage> messages = {};      // for chat; not empty
-  ChatOptions chat = {};                       // for chat; its tools are null for tool_choice none
-  bool parallel_tool_calls = true;             // else only the first call of a reply is returned
-  std::vector<AdapterUse> adapters = {};       // in place of those of the model; at most two
-  std::int64_t choices = 1;                    // replies to each prompt
-  std::int64_t max_tokens = 0;                 // 0: not set
-  SamplingConfig sampling = {};                // the seed is that of the first choice
+  std::string model = {};                       // empty: not set
+  std::vector<CompletionPrompt> prompts = {};   // for text; not empty
+  std::vector<ChatMessage> messages = {};       // for chat; not empty
+  ChatOptions chat = {};                        // for chat; its tools are null for tool_choice none
+  ToolChoice tool_choice = {};                  // for chat
+  bool parallel_tool_calls = true;              // else only the first call of a reply is returned
+  std::vector<AdapterUse> adapters = {};        // in place of those of the model; at most two
+  std::int64_t choices = 1;                     // replies to each prompt
+  std::optional<std::int64_t> max_tokens = {};  // 0 only with echo
+  SamplingConfig sampling = {};                 // the seed is that of the first choice
   std::vector<std::string> stops = {};
   ReplyFormat format = {};
   bool add_special_tokens = true;  // of a text: before it, what the model expects (bos)

@@ -8,6 +8,7 @@
 #include "model/data/conversation.hpp"
 #include "serving/chat_fields.hpp"
 #include "serving/completion_run.hpp"
+#include "serving/forced_calls.hpp"
 #include "serving/request_body.hpp"
 
 namespace clora {
@@ -17,9 +18,11 @@ using nlohmann::json;
 
 constexpr std::int64_t kTextTokens = 16;  // OpenAI's default of max_tokens for a text
 
-std::vector<std::string> tool_names(const RequestJson& tools) {
+// Of the tools that the reply may call.
+std::vector<std::string> tool_names(const CompletionRequest& request) {
+  if (!request.tool_choice.name.empty()) return {request.tool_choice.name};
   std::vector<std::string> names;
-  for (const RequestJson& tool : tools) names.push_back(tool["function"]["name"]);
+  for (const RequestJson& tool : request.chat.tools) names.push_back(tool["function"]["name"]);
   return names;
 }
 
@@ -35,13 +38,36 @@ std::vector<std::int32_t> encode(const Tokenizer& tokenizer, const std::string& 
       text, {.parse_special = true, .add_bos = add_special ? AddBos::model_default : AddBos::no});
 }
 
-std::vector<std::string> echoes_of(const CompletionRequest& request, const Tokenizer& tokenizer) {
-  std::vector<std::string> echoes;
+// prompts: those of the request, as ids.
+std::vector<PromptEcho> echoes_of(const CompletionRequest& request,
+                                  const std::vector<std::vector<std::int32_t>>& prompts,
+                                  const Tokenizer& tokenizer) {
+  std::vector<PromptEcho> echoes;
   if (!request.echo) return echoes;
-  for (const CompletionPrompt& prompt : request.prompts) {
-    echoes.push_back(prompt.ids.empty() ? prompt.text : tokenizer.decode(prompt.ids));
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    const CompletionPrompt& prompt = request.prompts[i];
+    echoes.push_back({.text = prompt.ids.empty() ? prompt.text : tokenizer.decode(prompt.ids),
+                      .first_id = prompts[i].front()});
   }
   return echoes;
+}
+
+ReplyContext context_of(const CompletionRequest& request,
+                        const std::vector<std::vector<std::int32_t>>& prompts,
+                        ToolCallForm call_form, const CompletionOptions& options) {
+  return {.kind = request.kind,
+          .id = random_completion_id(request.kind),
+          .model = request_model(request, *options.models),
+          .fingerprint = options.fingerprint,
+          .created = std::time(nullptr),
+          .tokenizer = options.tokenizer,
+          .logprobs = request.sampling.logprobs,
+          .include_usage = request.include_usage,
+          .call_form = call_form,
+          .tools = tool_names(request),
+          .parallel_tool_calls = request.parallel_tool_calls,
+          .choices = request.choices,
+          .echoes = echoes_of(request, prompts, *options.tokenizer)};
 }
 
 }  // namespace
@@ -105,14 +131,18 @@ std::vector<std::vector<std::int32_t>> CompletionService::prompts_of(
 std::shared_ptr<const TokenGrammar> CompletionService::grammar_of(
     const CompletionRequest& request) const {
   if (request.format.kind == ReplyFormat::Kind::text) return nullptr;
+  const bool is_call = request.tool_choice.is_forced;
   if (!options_.grammar_of) {
-    throw RequestError({.param = "response_format", .code = "unsupported_parameter"},
-                       "response_format must be {\"type\": \"text\"} on this server");
+    throw RequestError(
+        {.param = is_call ? "tool_choice" : "response_format", .code = "unsupported_parameter"},
+        is_call ? "tool_choice must be \"auto\" or \"none\" on this server"
+                : "response_format must be {\"type\": \"text\"} on this server");
   }
   try {
     return options_.grammar_of(request.format);
   } catch (const Error& error) {
-    throw RequestError({.param = "response_format", .code = "invalid_value"}, error.what());
+    throw RequestError({.param = is_call ? "tools" : "response_format", .code = "invalid_value"},
+                       error.what());
   }
 }
 
@@ -122,12 +152,12 @@ std::int64_t CompletionService::max_tokens_of(const CompletionRequest& request,
   const std::int64_t fits = limits.max_positions - static_cast<std::int64_t>(prompt);
   const std::int64_t most =
       limits.max_output_tokens > 0 ? std::min(limits.max_output_tokens, fits) : fits;
-  if (limits.max_output_tokens > 0 && request.max_tokens > limits.max_output_tokens) {
+  if (limits.max_output_tokens > 0 && request.max_tokens.value_or(0) > limits.max_output_tokens) {
     throw RequestError({.param = "max_tokens", .code = "invalid_value"},
                        fmt::format("max_tokens must be at most {} on this server, got {}",
-                                   limits.max_output_tokens, request.max_tokens));
+                                   limits.max_output_tokens, *request.max_tokens));
   }
-  if (request.max_tokens > 0) return std::min(request.max_tokens, most);
+  if (request.max_tokens) return std::min(*request.max_tokens, most);
   return request.kind == CompletionKind::chat ? most : std::min(kTextTokens, most);
 }
 
@@ -136,6 +166,9 @@ GenerationRequest CompletionService::generation_of(const CompletionRequest& requ
   GenerationRequest generation{.prompt = prompt};
   generation.max_tokens = max_tokens_of(request, prompt.size());
   generation.sampling = request.sampling;
+  if (request.echo && request.sampling.logprobs) {
+    generation.prompt_logprobs = request.sampling.top_logprobs;
+  }
   generation.adapters = options_.models->uses_of(request.model, request.adapters);
   if (!request.ignore_eos) generation.end_ids = options_.end_ids;
   generation.stop_texts = request.stops;
@@ -149,34 +182,24 @@ std::unique_ptr<CompletionRun> CompletionService::start(std::string_view body,
   CompletionRequest request = parse(body, kind);
   options_.models->uses_of(request.model, request.adapters);  // an unknown model before all else
   for (const auto& [id, bias] : request.sampling.logit_bias) checked_ids({id}, "logit_bias");
-  const std::int64_t choices = request.choices;
+  const ToolCallForm call_form = request.chat.tools.is_null()
+                                     ? ToolCallForm::none
+                                     : tool_call_form_of(options_.chat_template_text);
+  if (request.tool_choice.is_forced) request.format = forced_call_format(call_form, request);
+  const std::vector<std::vector<std::int32_t>> prompts = prompts_of(request);
   std::vector<GenerationRequest> generations;
-  for (const auto& prompt : prompts_of(request)) {
+  for (const auto& prompt : prompts) {
     const GenerationRequest first = generation_of(request, prompt);
-    for (std::int64_t i = 0; i < choices; ++i) {
+    for (std::int64_t i = 0; i < request.choices; ++i) {
       generations.push_back(first);
       generations.back().sampling.seed += static_cast<std::uint32_t>(i);
     }
   }
-  const bool has_tools = !request.chat.tools.is_null();
   EngineRun::Parts parts{.engine = options_.engine,
+                         .context = context_of(request, prompts, call_form, options_),
                          .replies = generations.size(),
                          .is_stream = request.stream,
                          .time = options_.limits.request_time};
-  parts.context = {
-      .kind = kind,
-      .id = random_completion_id(kind),
-      .model = request_model(request, *options_.models),
-      .fingerprint = options_.fingerprint,
-      .created = std::time(nullptr),
-      .tokenizer = options_.tokenizer,
-      .logprobs = request.sampling.logprobs,
-      .include_usage = request.include_usage,
-      .call_form = has_tools ? tool_call_form_of(options_.chat_template_text) : ToolCallForm::none,
-      .tools = has_tools ? tool_names(request.chat.tools) : std::vector<std::string>(),
-      .parallel_tool_calls = request.parallel_tool_calls,
-      .choices = choices,
-      .echoes = echoes_of(request, *options_.tokenizer)};
   parts.submission = options_.engine->submit(std::move(generations));
   return std::make_unique<EngineRun>(std::move(parts));
 }

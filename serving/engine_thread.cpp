@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "clora/serving/request_error.hpp"
 
 namespace clora {
@@ -196,6 +198,7 @@ void EngineThread::distribute(std::vector<GenerationEvent> events) {
 void EngineThread::measure(Reply& reply, const GenerationEvent& event, Clock::time_point now) {
   const auto count = event.tokens.size();
   if (count > 0 && reply.tokens == 0) {
+    reply.first_tokens = now;
     metrics_.first_tokens(seconds_between(reply.submitted, now));
   } else if (count > 0) {
     metrics_.next_tokens(seconds_between(reply.last_tokens, now), count);
@@ -203,10 +206,15 @@ void EngineThread::measure(Reply& reply, const GenerationEvent& event, Clock::ti
   if (count > 0) reply.last_tokens = now;
   reply.tokens += static_cast<std::int64_t>(count);
   if (!is_last(event)) return;
-  metrics_.finished({.reason = reason_of(event),
-                     .prompt_tokens = event.prompt_tokens,
-                     .generated_tokens = event.generated_tokens,
-                     .seconds = seconds_between(reply.submitted, now)});
+  metrics_.finished(
+      {.reason = reason_of(event),
+       .prompt_tokens = event.prompt_tokens,
+       .generated_tokens = event.generated_tokens,
+       .seconds = seconds_between(reply.submitted, now),
+       .queue_seconds = event.queue_seconds,
+       .prefill_seconds = std::max(
+           0.0, seconds_between(reply.submitted, reply.first_tokens) - event.queue_seconds),
+       .decode_seconds = seconds_between(reply.first_tokens, reply.last_tokens)});
 }
 
 void EngineThread::fail_all(const std::exception& error, bool lost) {

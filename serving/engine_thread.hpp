@@ -82,7 +82,7 @@ class EngineThread {
     std::shared_ptr<EventQueue> queue;
     std::size_t choice = 0;
     Clock::time_point submitted = {};
-    Clock::time_point last_tokens = {};
+    Clock::time_point first_tokens = {}, last_tokens = {};
     std::int64_t tokens = 0;
   };
   friend class Submission;

@@ -5,8 +5,10 @@ namespace {
 
 std::size_t bytes_of(const GenerationEvent& event) {
   std::size_t bytes = sizeof(ChoiceEvent) + event.text.size() + event.error.size();
-  for (const GeneratedToken& token : event.tokens) {
-    bytes += sizeof token + token.top_logprobs.size() * sizeof(TokenLogprob);
+  for (const auto* tokens : {&event.prompt_logprobs, &event.tokens}) {
+    for (const GeneratedToken& token : *tokens) {
+      bytes += sizeof token + token.top_logprobs.size() * sizeof(TokenLogprob);
+    }
   }
   return bytes;
 }

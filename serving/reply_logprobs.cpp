@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "model/text/utf8.hpp"
 
@@ -62,29 +63,44 @@ json chat_logprobs(std::span<const GeneratedToken> tokens, const Tokenizer& toke
   return {{"content", std::move(content)}, {"refusal", nullptr}};
 }
 
-json text_logprobs(std::span<const GeneratedToken> tokens, const Tokenizer& tokenizer,
-                   std::int64_t offset) {
+json text_logprobs(std::span<const PlacedToken> tokens, const Tokenizer& tokenizer) {
   json result{{"tokens", json::array()},
               {"token_logprobs", json::array()},
               {"top_logprobs", json::array()},
               {"text_offset", json::array()}};
-  for (const GeneratedToken& token : tokens) {
+  for (const auto& [token, offset] : tokens) {
+    const bool has_logprob = !std::isnan(token.logprob);
     result["tokens"].push_back(name_of_token(token.id, tokenizer));
-    result["token_logprobs"].push_back(token.logprob);
-    json top = json::object();
+    result["token_logprobs"].push_back(has_logprob ? json(token.logprob) : json());
+    json top = has_logprob ? json::object() : json();
     for (const auto& [id, logprob] : token.top_logprobs)
       top[name_of_token(id, tokenizer)] = logprob;
     result["top_logprobs"].push_back(std::move(top));
     result["text_offset"].push_back(offset);
-    offset += characters_in(text_of(token.id, tokenizer));
   }
   return result;
 }
 
-std::int64_t characters_of(std::span<const GeneratedToken> tokens, const Tokenizer& tokenizer) {
-  std::int64_t count = 0;
-  for (const GeneratedToken& token : tokens) count += characters_in(text_of(token.id, tokenizer));
-  return count;
+std::int64_t TokenOffsets::of_prompt(std::int32_t id, const Tokenizer& tokenizer) {
+  const std::int64_t offset = characters_;
+  const std::string_view rest = std::string_view(prompt_).substr(at_);
+  const std::string own = text_of(id, tokenizer);
+  std::string_view text = own;
+  if (!rest.starts_with(text)) {
+    if (tokenizer.is_special(id)) text = {};
+    // The space that some tokenizers add to a text.
+    if (text.starts_with(' ') && rest.starts_with(text.substr(1))) text.remove_prefix(1);
+  }
+  characters_ += characters_in(text);
+  at_ = std::min(at_ + text.size(), prompt_.size());
+  return offset;
+}
+
+std::int64_t TokenOffsets::of_reply(std::int32_t id, const Tokenizer& tokenizer) {
+  if (!std::exchange(in_reply_, true)) characters_ = characters_in(prompt_);
+  const std::int64_t offset = characters_;
+  if (!tokenizer.is_special(id)) characters_ += characters_in(text_of(id, tokenizer));
+  return offset;
 }
 
 }  // namespace clora

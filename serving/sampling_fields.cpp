@@ -75,15 +75,16 @@ SamplingConfig sampling_of(RequestFields& fields, CompletionKind kind) {
   return sampling;
 }
 
-std::int64_t max_tokens_of(RequestFields& fields, CompletionKind kind) {
-  const IntegerRange range{1, kMaxInteger};
+std::optional<std::int64_t> max_tokens_of(RequestFields& fields, CompletionKind kind,
+                                          std::int64_t least) {
+  const IntegerRange range{least, kMaxInteger};
   const auto tokens = fields.integer("max_tokens", range);
-  if (kind == CompletionKind::text) return tokens.value_or(0);
+  if (kind == CompletionKind::text) return tokens;
   const auto newer = fields.integer("max_completion_tokens", range);
   if (tokens && newer && *tokens != *newer) {
     fields.wrong("max_completion_tokens", "equal to max_tokens, its older name", *newer);
   }
-  return newer ? *newer : tokens.value_or(0);
+  return newer ? newer : tokens;
 }
 
 }  // namespace clora

@@ -97,6 +97,10 @@ struct ServerMetrics::Histograms {
   Histogram first_token{kFirstTokenSeconds};
   Histogram inter_token{kInterTokenSeconds};
   Histogram request{kRequestSeconds};
+  Histogram queue{kRequestSeconds};
+  Histogram prefill{kRequestSeconds};
+  Histogram decode{kRequestSeconds};
+  Histogram inference{kRequestSeconds};
   Histogram prompt_tokens{kTokens};
   Histogram generated_tokens{kTokens};
 };
@@ -128,6 +132,12 @@ void ServerMetrics::finished(const ReplyFigures& figures) {
   }
   ++finished_[std::string(figures.reason)];
   histograms_->request.observe(figures.seconds);
+  histograms_->queue.observe(figures.queue_seconds);
+  if (figures.generated_tokens > 0) {
+    histograms_->prefill.observe(figures.prefill_seconds);
+    histograms_->decode.observe(figures.decode_seconds);
+    histograms_->inference.observe(figures.prefill_seconds + figures.decode_seconds);
+  }
   histograms_->prompt_tokens.observe(static_cast<double>(figures.prompt_tokens));
   histograms_->generated_tokens.observe(static_cast<double>(figures.generated_tokens));
 }
@@ -156,6 +166,14 @@ std::string ServerMetrics::text(const EngineStatistics& statistics) const {
                 histograms_->inter_token);
   out.histogram("e2e_request_latency_seconds", "From the submission to the end of the reply.",
                 histograms_->request);
+  out.histogram("request_queue_time_seconds", "From the submission to the first step.",
+                histograms_->queue);
+  out.histogram("request_prefill_time_seconds", "From the first step to the first token.",
+                histograms_->prefill);
+  out.histogram("request_decode_time_seconds", "From the first token to the last one.",
+                histograms_->decode);
+  out.histogram("request_inference_time_seconds", "From the first step to the last token.",
+                histograms_->inference);
   out.histogram("request_prompt_tokens", "Tokens of a prompt.", histograms_->prompt_tokens);
   out.histogram("request_generation_tokens", "Tokens of a reply.", histograms_->generated_tokens);
   return out.take();

@@ -19,7 +19,10 @@ struct ReplyFigures {
   std::string_view reason;  // "stop", "length", "abort" (cancelled), "error"
   std::int64_t prompt_tokens = 0;
   std::int64_t generated_tokens = 0;
-  double seconds = 0;  // from the submission
+  double seconds = 0;        // from the submission
+  double queue_seconds = 0;  // of these, before the first step
+  // From the first step to the first token, and from there to the last; of a reply with tokens.
+  double prefill_seconds = 0, decode_seconds = 0;
 };
 
 class ServerMetrics {

@@ -118,7 +118,8 @@ void finish_head(__global float* head, __global const ulong* layer, uint matrix,
     scale_row(head, FLOATS(Q_NORM + matrix), row_scale(head, E, epsilon), E);
   }
   if (layer[ROPE_TABLE] == 0) return;
-  __global const float* angles = FLOATS(ROPE_TABLE + matrix) + (long)position * W;
+  // The position of a row of padding is -1.
+  __global const float* angles = FLOATS(ROPE_TABLE + matrix) + (long)max(position, 0) * W;
   // clc: allow index-overflow below D
   rotate_token(head, head, angles, 1, E, W / 2, 1, W / 2, 1.0f);
 }

@@ -588,6 +588,30 @@ typedef struct clora_event {
  */
 CLORA_API clora_status clora_engine_poll(clora_engine* engine, clora_event* event);
 
+/* The first tokens of requests, and the adapters with which their keys and values are computed. */
+typedef struct clora_prefix {
+  size_t size;
+  const int32_t* ids;
+  size_t id_count;
+  const clora_adapter_use* adapters; /* as in clora_request */
+  size_t adapter_count;
+} clora_prefix;
+
+/* Saves the keys and values of a prefix to a file, so that they need not be computed again after a
+ * restart: all full pages of 16 tokens that the cache holds, from the first token on, such as those
+ * of a request that has ended. The file is replaced at once or not at all. *saved, which may be
+ * NULL, becomes the number of tokens. CLORA_NOT_FOUND if not even the first page is in the cache.
+ * Waits for the enqueued steps, whose events come with the next step. */
+CLORA_API clora_status clora_engine_save_prefix(clora_engine* engine, const char* path,
+                                                const clora_prefix* prefix, size_t* saved);
+/* Loads such a file, so that requests that begin with its tokens and have these adapters find them
+ * in the cache, until the pages are needed for something else. *loaded, which may be NULL, becomes
+ * the number of tokens. The file is refused if it was saved with another model, adapter or
+ * kv_cache_type, or is damaged; requests go on as before. Waits. */
+CLORA_API clora_status clora_engine_load_prefix(clora_engine* engine, const char* path,
+                                                const clora_adapter_use* adapters,
+                                                size_t adapter_count, size_t* loaded);
+
 typedef struct clora_engine_statistics {
   size_t size;
   int64_t running; /* requests */
@@ -691,6 +715,7 @@ CLORA_DEFINE_INIT(clora_engine_options)
 CLORA_DEFINE_INIT(clora_request)
 CLORA_DEFINE_INIT(clora_event)
 CLORA_DEFINE_INIT(clora_engine_statistics)
+CLORA_DEFINE_INIT(clora_prefix)
 CLORA_DEFINE_INIT(clora_trainer_options)
 CLORA_DEFINE_INIT(clora_train_batch)
 CLORA_DEFINE_INIT(clora_step_result)

@@ -1,6 +1,7 @@
 // clora.h: engines.
 #include <algorithm>
 #include <iterator>
+#include <span>
 #include <vector>
 
 #include "model/c_api/boundary.hpp"
@@ -234,6 +235,35 @@ clora_status clora_engine_poll(clora_engine* engine, clora_event* event) {
     if (own.events.empty()) return write_struct(event, clora_event{}, kWho);
     take_event(own);
     write_struct(event, event_of(own), kWho);
+  });
+}
+
+clora_status clora_engine_save_prefix(clora_engine* engine, const char* path,
+                                      const clora_prefix* prefix, size_t* saved) {
+  return guarded([&] {
+    constexpr std::string_view kWho = "clora_engine_save_prefix";
+    clora_engine& own = engine_of(engine, kWho);
+    require_given(path, kWho, "path");
+    require_given(prefix, kWho, "prefix");
+    const clora_prefix known = read_struct(prefix, kWho);
+    if (known.id_count > 0) require_given(known.ids, kWho, "ids");
+    const std::int64_t count =
+        own.engine->save_prefix(path, std::span(known.ids, known.id_count),
+                                adapters_of(known.adapters, known.adapter_count, kWho));
+    if (saved != nullptr) *saved = static_cast<std::size_t>(count);
+  });
+}
+
+clora_status clora_engine_load_prefix(clora_engine* engine, const char* path,
+                                      const clora_adapter_use* adapters, size_t adapter_count,
+                                      size_t* loaded) {
+  return guarded([&] {
+    constexpr std::string_view kWho = "clora_engine_load_prefix";
+    clora_engine& own = engine_of(engine, kWho);
+    require_given(path, kWho, "path");
+    const std::int64_t count =
+        own.engine->load_prefix(path, adapters_of(adapters, adapter_count, kWho));
+    if (loaded != nullptr) *loaded = static_cast<std::size_t>(count);
   });
 }
 

@@ -12,8 +12,9 @@ namespace clora::c_api {
 namespace {
 
 template <class T>
-std::span<const T> array_of(const T* elements, std::size_t count, std::string_view name) {
-  if (count > 0) require_given(elements, "clora_engine_submit", name);
+std::span<const T> array_of(const T* elements, std::size_t count, std::string_view name,
+                            std::string_view who = "clora_engine_submit") {
+  if (count > 0) require_given(elements, who, name);
   return {elements, count};
 }
 
@@ -35,15 +36,6 @@ SamplingConfig sampling_of(const clora_request& r) {
     sampling.logit_bias.emplace_back(id, bias);
   }
   return sampling;
-}
-
-std::vector<AdapterUse> adapters_of(const clora_request& r) {
-  std::vector<AdapterUse> uses;
-  for (const clora_adapter_use& use : array_of(r.adapters, r.adapter_count, "adapters")) {
-    require_given(use.name, "clora_engine_submit", "an adapter's name");
-    uses.push_back({.name = use.name, .scale = value_or(use.scale, 1)});
-  }
-  return uses;
 }
 
 std::vector<std::int32_t> end_ids_of(const clora_request& r, const clora_engine& engine) {
@@ -102,15 +94,26 @@ std::shared_ptr<const TokenGrammar> grammar_of(const clora_request& r, clora_eng
 
 }  // namespace
 
+std::vector<AdapterUse> adapters_of(const clora_adapter_use* adapters, std::size_t count,
+                                    std::string_view who) {
+  std::vector<AdapterUse> uses;
+  for (const clora_adapter_use& use : array_of(adapters, count, "adapters", who)) {
+    require_given(use.name, who, "an adapter's name");
+    uses.push_back({.name = use.name, .scale = value_or(use.scale, 1)});
+  }
+  return uses;
+}
+
 GenerationRequest request_of(const clora_request& r, clora_engine& engine) {
   const auto prompt = array_of(r.prompt, r.prompt_count, "prompt");
-  GenerationRequest request{.prompt = {prompt.begin(), prompt.end()},
-                            .sampling = sampling_of(r),
-                            .adapters = adapters_of(r),
-                            .end_ids = end_ids_of(r, engine),
-                            .stop_texts = stop_texts_of(r),
-                            .grammar = grammar_of(r, engine),
-                            .draft_tokens = r.draft_tokens};
+  GenerationRequest request{
+      .prompt = {prompt.begin(), prompt.end()},
+      .sampling = sampling_of(r),
+      .adapters = adapters_of(r.adapters, r.adapter_count, "clora_engine_submit"),
+      .end_ids = end_ids_of(r, engine),
+      .stop_texts = stop_texts_of(r),
+      .grammar = grammar_of(r, engine),
+      .draft_tokens = r.draft_tokens};
   if (r.max_tokens != 0) request.max_tokens = r.max_tokens;
   return request;
 }

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -93,6 +94,26 @@ class Engine {
   // Returns the logits [V] after the last token of the prompt, and waits. REQUIRES: is_idle().
   // Errors: those of submit(); of the device; those of an event, if a logit is NaN or infinite.
   std::vector<float> logits(std::span<const std::int32_t> prompt);
+
+  // Saves the keys and values of the first of `tokens` to a file, so that they need not be computed
+  // again after a restart: all full pages that the cache holds, with these adapters, from the first
+  // token on, such as those of the request that has just ended. Waits for the enqueued steps; their
+  // events come with the next step(). The file is replaced at once or not at all
+  // (model/generation/prefix_file.hpp). Returns the number of saved tokens. Errors: not_found if
+  // not even the first page is in the cache; io; those of load_prefix() that do not concern the
+  // file.
+  std::int64_t save_prefix(const std::filesystem::path& path, std::span<const std::int32_t> tokens,
+                           std::span<const AdapterUse> adapters = {});
+  // Loads such a file into the cache, where requests that begin with its tokens and have these
+  // adapters find them, as if a request before had computed them. They stay until their pages are
+  // needed for something else, and take those of the least recently used prefixes. Returns the
+  // number of tokens. Errors: invalid_argument, naming what differs, if it was saved with another
+  // model, adapter or type of the cache, and if shares_prefixes is off; unsupported for a model
+  // with layers that keep a state; not_found, io; invalid_file, naming the field, if it is damaged;
+  // out_of_memory if running requests leave too few pages; those of the device. Requests are not
+  // affected.
+  std::int64_t load_prefix(const std::filesystem::path& path,
+                           std::span<const AdapterUse> adapters = {});
 
   EngineStatistics statistics() const;
   const EngineConfig& config() const noexcept;

@@ -53,6 +53,11 @@ PagedForwardConfig forward_config(const Context& context, const EngineConfig& co
           .cache_type = kv_cache_type_of(context, config.cache_type)};
 }
 
+std::int64_t outputs_of(std::int64_t max_sequences) {
+  constexpr std::int64_t kFewest = 8;  // fewer rows would take nearly as long
+  return std::max(max_sequences, kFewest);
+}
+
 ShapeRules shape_rules(const Context& context, const ModelConfig& model) {
   return {.pads_to_powers_of_two = context.device().kind == DeviceKind::gpu,
           .paged_alignment = aligned_rows(context, model)};

@@ -21,4 +21,8 @@ PagedForwardConfig forward_config(const Context& context, const EngineConfig& co
 
 ShapeRules shape_rules(const Context& context, const ModelConfig& model);
 
+// SchedulerConfig::outputs: the largest steps have as many, so that log-probabilities of prompts
+// need no further memory, or few.
+std::int64_t outputs_of(std::int64_t max_sequences);
+
 }  // namespace clora

@@ -30,6 +30,11 @@ struct GenerationRequest {
   std::vector<std::int32_t> prompt = {};  // not empty
   std::int64_t max_tokens = 256;          // lowered to what fits
   SamplingConfig sampling = {};
+  // Number of alternatives to report with the log-probability of each token of the prompt but the
+  // first, at most 32; -1: none are reported. Such a prompt is computed in full, even if a prefix
+  // of it is cached, and in steps of fewer rows, as each takes the memory of a row of logits: at
+  // most max_sequences or 8 in a step. With max_tokens 0, nothing else is computed.
+  std::int64_t prompt_logprobs = -1;
   std::vector<AdapterUse> adapters = {};             // none, one, or two, whose terms are added
   std::vector<std::int32_t> end_ids = {};            // stop tokens, which are not returned
   std::vector<std::string> stop_texts = {};          // end the reply before the first of them
@@ -41,6 +46,7 @@ struct GenerationRequest {
 
 using RequestId = std::uint64_t;
 
+// A token of a reply, or of a prompt whose log-probabilities are requested.
 struct GeneratedToken {
   std::int32_t id = 0;
   double logprob = 0;                           // if requested
@@ -51,6 +57,9 @@ struct GeneratedToken {
 // error.
 struct GenerationEvent {
   RequestId request = 0;
+  // The next tokens of the prompt, from the second one on, if requested; all of them before the
+  // first of the reply.
+  std::vector<GeneratedToken> prompt_logprobs = {};
   std::vector<GeneratedToken> tokens = {};
   std::string text = {};  // complete characters that no stop text can remove any more
   std::optional<FinishReason> finish_reason = {};
@@ -60,6 +69,7 @@ struct GenerationEvent {
   std::int64_t prompt_tokens = 0;
   std::int64_t cached_tokens = 0;  // of the prompt, whose keys and values were in the cache
   std::int64_t generated_tokens = 0;
+  double queue_seconds = 0;  // from its submission to its first step, or to its end without any
 };
 
 }  // namespace clora

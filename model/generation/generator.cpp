@@ -122,6 +122,15 @@ Generation Generator::generate(std::span<const std::int32_t> prompt, const Gener
   return generation;
 }
 
+std::int64_t Generator::save_prefix(const std::filesystem::path& path,
+                                    std::span<const std::int32_t> tokens) {
+  return impl_->engine.save_prefix(path, tokens);
+}
+
+std::int64_t Generator::load_prefix(const std::filesystem::path& path) {
+  return impl_->engine.load_prefix(path);
+}
+
 std::vector<float> Generator::logits(std::span<const std::int32_t> prompt) {
   return impl_->engine.logits(prompt);
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -69,6 +70,10 @@ class Generator {
 
   // Returns the logits [V] after the last token of the prompt. Errors: as in generate().
   std::vector<float> logits(std::span<const std::int32_t> prompt);
+
+  // As those of Engine. REQUIRES: GeneratorConfig::shares_prefixes.
+  std::int64_t save_prefix(const std::filesystem::path& path, std::span<const std::int32_t> tokens);
+  std::int64_t load_prefix(const std::filesystem::path& path);
 
  private:
   struct Impl;

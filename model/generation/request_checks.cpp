@@ -59,6 +59,10 @@ void check_request(const GenerationRequest& request, const RequestLimits& limits
   check_sampling(request.sampling, limits);
   require(request.max_tokens >= 0, "generation: max_tokens must be 0 or more, got {}",
           request.max_tokens);
+  const std::int64_t most_logprobs = std::min(kMaxTopLogprobs, limits.vocabulary);
+  require(request.prompt_logprobs >= -1 && request.prompt_logprobs <= most_logprobs,
+          "generation: prompt_logprobs must be -1 (off) to {}, got {}", most_logprobs,
+          request.prompt_logprobs);
   require(request.stop_texts.empty() || limits.has_tokenizer,
           "generation: stop texts require an engine with a tokenizer");
   require(request.adapters.size() <= kMaxAdapters,

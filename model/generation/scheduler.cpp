@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ranges>
+#include <span>
 #include <utility>
 
 #include "runtime/fail.hpp"
@@ -10,16 +11,28 @@
 namespace clora {
 namespace {
 
+void cut(Chunk& chunk, std::int64_t rows) {
+  if (chunk.count <= rows) return;
+  chunk.count = rows;
+  chunk.draws = false;
+}
+
 // Leaves the first `rows` positions.
 void trim(std::vector<Chunk>& prompts, std::int64_t rows) {
-  for (auto chunk = prompts.begin(); chunk != prompts.end(); ++chunk) {
-    if (chunk->count > rows) {
-      chunk->count = rows;
-      chunk->draws = false;
-    }
-    rows -= chunk->count;
+  for (Chunk& chunk : prompts) {
+    cut(chunk, rows);
+    rows -= chunk.count;
   }
   std::erase_if(prompts, [](const Chunk& chunk) { return chunk.count == 0; });
+}
+
+void measure(Chunk& chunk) {
+  Sequence& sequence = *chunk.sequence;
+  if (!sequence.measures()) return;
+  const std::int64_t end = std::min(chunk.begin + chunk.count, sequence.prompt_tokens() - 1);
+  chunk.measured_begin = std::max(chunk.begin, sequence.first_needed());
+  chunk.measured = std::max<std::int64_t>(end - chunk.measured_begin, 0);
+  sequence.measured += chunk.measured;
 }
 
 }  // namespace
@@ -123,7 +136,7 @@ bool Scheduler::take_prefix_and_pages(Sequence& sequence) {
   Digest digest = sequence.adapters.content;
   std::vector<std::int32_t> pages;
   if (config_.shares_prefixes) {
-    const auto most = (sequence.known() - 1) / pages_.page_positions();  // the last is computed
+    const auto most = sequence.first_needed() / pages_.page_positions();
     pages = pages_.acquire_prefix(digest, sequence.tokens, static_cast<std::size_t>(most));
   }
   const std::int64_t wanted = pages_for(std::min(sequence.known() + 1, longest()));
@@ -137,6 +150,20 @@ bool Scheduler::take_prefix_and_pages(Sequence& sequence) {
   sequence.computed = sequence.published * pages_.page_positions();
   while (std::ssize(sequence.pages) < wanted) sequence.pages.push_back(*pages_.allocate());
   return true;
+}
+
+// Whether a running sequence is about to compute pages of the same first tokens. One whose prompt
+// is measured takes many steps for it.
+bool Scheduler::awaits_prefix(const Sequence& waiting) const {
+  if (!config_.shares_prefixes) return false;
+  return std::ranges::any_of(sequences_, [&](const auto& each) {
+    if (!each->is_running() || each->remaining() <= 1 || each->measures()) return false;
+    if (each->adapters.content != waiting.adapters.content) return false;
+    const auto usable =
+        std::span(waiting.tokens).first(static_cast<std::size_t>(waiting.first_needed()));
+    const auto [end, other] = std::ranges::mismatch(usable, each->tokens);
+    return (end - usable.begin()) / pages_.page_positions() > each->published;
+  });
 }
 
 bool Scheduler::admit(Sequence& sequence) {
@@ -156,16 +183,43 @@ void Scheduler::plan_prompts(StepPlan& plan, std::int64_t rows) {
   for (const auto& sequence : sequences_) {
     if (rows == 0) break;
     const bool was_running = sequence->is_running();
-    if (!was_running && !admit(*sequence)) break;
+    if (!was_running && (awaits_prefix(*sequence) || !admit(*sequence))) break;
     if (was_running && sequence->remaining() <= 1) continue;  // plan_decoding() considered it
-    const std::int64_t count = std::min(rows, sequence->remaining());
-    plan.prompts.push_back({.sequence = sequence.get(),
-                            .begin = sequence->computed,
-                            .count = count,
-                            .draws = count == sequence->remaining(),
-                            .drafts = {}});
-    rows -= count;
+    Chunk chunk = prompt_chunk(*sequence, rows);
+    if (chunk.count <= 0) continue;
+    rows -= chunk.count;
+    plan.prompts.push_back(std::move(chunk));
   }
+}
+
+Chunk Scheduler::prompt_chunk(Sequence& sequence, std::int64_t rows) const {
+  std::int64_t count = sequence.remaining() - (sequence.draws_nothing() ? 1 : 0);
+  if (sequence.measures()) {
+    count = std::min(count, sequence.first_needed() - sequence.computed + config_.outputs);
+  }
+  count = std::min(count, rows);
+  return {.sequence = &sequence,
+          .begin = sequence.computed,
+          .count = count,
+          .draws = count == sequence.remaining(),
+          .drafts = {}};
+}
+
+// Prompts whose log-probabilities are wanted share the outputs that draws leave, in the order of
+// their arrival.
+void Scheduler::limit_outputs(StepPlan& plan) const {
+  std::int64_t left = config_.outputs;
+  for (const std::vector<Chunk>* chunks : {&plan.decoding, &plan.prompts}) {
+    for (const Chunk& chunk : *chunks) left -= chunk.sequence->measures() ? 0 : chunk.drawn();
+  }
+  left = std::max<std::int64_t>(left, 1);
+  for (Chunk& chunk : plan.prompts) {
+    if (!chunk.sequence->measures()) continue;
+    const std::int64_t before = chunk.sequence->first_needed() - chunk.begin;  // without an output
+    cut(chunk, std::max<std::int64_t>(before, 0) + left);
+    left -= std::max<std::int64_t>(chunk.count - before, 0);
+  }
+  std::erase_if(plan.prompts, [](const Chunk& chunk) { return chunk.count == 0; });
 }
 
 void Scheduler::publish(Sequence& sequence) {
@@ -184,8 +238,9 @@ void Scheduler::publish(Sequence& sequence) {
 
 void Scheduler::advance(StepPlan& plan) {
   for (std::vector<Chunk>* chunks : {&plan.decoding, &plan.prompts}) {
-    for (const Chunk& chunk : *chunks) {
+    for (Chunk& chunk : *chunks) {
       Sequence& sequence = *chunk.sequence;
+      measure(chunk);
       sequence.computed += chunk.count - std::ssize(chunk.drafts);
       if (chunk.draws) ++sequence.pending;
       publish(sequence);
@@ -200,6 +255,7 @@ std::optional<StepPlan> Scheduler::plan(const Drafting& drafting) {
   // Sequences that arrived later may have been stopped for the pages of earlier ones.
   std::erase_if(plan.decoding, [](const Chunk& each) { return !each.sequence->is_running(); });
   plan_prompts(plan, rows);
+  limit_outputs(plan);
   if (config_.prompt_rows && !plan.prompts.empty()) {
     std::int64_t wanted = 0;
     for (const Chunk& chunk : plan.prompts) wanted += chunk.count;

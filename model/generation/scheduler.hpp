@@ -2,9 +2,10 @@
 //
 // A step computes one position of every sequence whose prompt is done, and chunks of prompts within
 // a budget of tokens. Sequences are admitted in the order of their arrival, if their prompts fit
-// the free pages. If a running sequence needs a page and there is none, the one that arrived last
-// gives back its pages and waits again: its keys are computed once more. It has no device memory.
-// Threads: one at a time.
+// the free pages; one whose first tokens an earlier sequence is about to compute waits for these,
+// so that they are computed once. If a running sequence needs a page and there is none, the one
+// that arrived last gives back its pages and waits again: its keys are computed once more. It has
+// no device memory. Threads: one at a time.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +23,9 @@ struct SchedulerConfig {
   std::int64_t max_sequences = 1;  // that run
   std::int64_t max_positions = 1;  // of one sequence
   std::int64_t step_tokens = 1;    // of a step
+  // Rows of a step whose logits are computed, if positions of prompts are among them: at most so
+  // many, or one more than are drawn.
+  std::int64_t outputs = 1;
   bool shares_prefixes = true;
   // Rows for as many tokens of prompts that a step could compute, at most as many: those of a
   // recorded step that it fills well. Null: all of them.
@@ -39,6 +43,11 @@ struct Chunk {
   std::int64_t begin = 0, count = 0;
   bool draws = false;  // the last position, or with drafts each one, draws a token
   std::vector<std::int32_t> drafts = {};
+  // The positions whose logits give the log-probability of the prompt's token after them.
+  std::int64_t measured_begin = 0, measured = 0;
+
+  // Tokens that it draws.
+  std::int64_t drawn() const { return draws ? 1 + std::ssize(drafts) : 0; }
 };
 
 struct StepPlan {
@@ -84,6 +93,10 @@ class Scheduler {
   // Returns false if plan() must.
   bool plan_decoding(StepPlan& plan, std::int64_t& rows, const Drafting& drafting);
   void plan_prompts(StepPlan& plan, std::int64_t rows);
+  // Positions of a prompt, or of a sequence that is computed again; count may be 0.
+  Chunk prompt_chunk(Sequence& sequence, std::int64_t rows) const;
+  void limit_outputs(StepPlan& plan) const;
+  bool awaits_prefix(const Sequence& waiting) const;
   bool admit(Sequence& sequence);
   bool take_prefix_and_pages(Sequence& sequence);
   void advance(StepPlan& plan);

@@ -3,9 +3,13 @@
 //
 // Every position below `computed` is in the cache, or will be when the enqueued steps are done. A
 // token that an enqueued step draws is `pending` until it is read: the next step may begin before.
+// The same holds for log-probabilities of the prompt, of which the first `measured` tokens need
+// none any more: the position of each token gives that of the next one.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "clora/model/generation/generation_request.hpp"
@@ -20,7 +24,12 @@ struct Sequence {
   std::vector<std::int32_t> tokens = {};  // the prompt, and the reply as far as it is read
   std::int64_t pending = 0;               // 0, 1 or 2
   std::int64_t computed = 0;
+  std::int64_t measured = 1;       // tokens of the prompt: the first one has no log-probability
+  std::int64_t reported = 1;       // of these, those whose log-probabilities are read
   std::int64_t cached_tokens = 0;  // of the prompt, when it was first admitted
+  // When it was submitted, and when its first step was planned.
+  std::chrono::steady_clock::time_point submitted = {};
+  std::optional<std::chrono::steady_clock::time_point> started = {};
   // What keys and values depend on besides the tokens, and where it is while the sequence runs.
   AdapterSelection adapters = {};
   AdapterSlot adapter = {};
@@ -40,6 +49,12 @@ struct Sequence {
   std::int64_t drawn() const { return known() + pending - prompt_tokens(); }
   // Positions to compute before the next token can be drawn.
   std::int64_t remaining() const { return known() + pending - computed; }
+  // Whether log-probabilities of the prompt are still to be enqueued.
+  bool measures() const { return request.prompt_logprobs >= 0 && measured < prompt_tokens(); }
+  // The first position that must be computed for itself, though its keys may be in the cache.
+  std::int64_t first_needed() const { return measures() ? measured - 1 : known() - 1; }
+  // Whether nothing but the prompt's log-probabilities is wanted. Its last position is not needed.
+  bool draws_nothing() const { return request.max_tokens == 0; }
 };
 
 }  // namespace clora

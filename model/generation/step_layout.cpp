@@ -152,18 +152,27 @@ void StepLayout::group_by_adapter() {
 }
 
 void StepLayout::add_outputs(const Chunk& chunk, std::int64_t begin) {
+  for (std::int64_t i = 0; i < chunk.measured; ++i) {
+    const std::int64_t position = chunk.measured_begin + i;
+    outputs_.push_back({.sequence = chunk.sequence,
+                        .row = begin + position - chunk.begin,
+                        .target = chunk.sequence->tokens[static_cast<std::size_t>(position + 1)]});
+  }
   if (!chunk.draws) return;
   const std::int64_t drawn = chunk.sequence->drawn() - 1;  // the plan counts the one to draw
   const std::int64_t drafts = std::ssize(chunk.drafts);
   for (std::int64_t i = 0; i <= drafts; ++i) {
-    outputs_.push_back({chunk.sequence, drawn + i, begin + chunk.count - 1 - drafts + i});
+    outputs_.push_back({.sequence = chunk.sequence,
+                        .drawn = drawn + i,
+                        .row = begin + chunk.count - 1 - drafts + i});
   }
 }
 
-std::vector<const Chunk*> StepLayout::drawing() const {
+std::vector<const Chunk*> StepLayout::chunks_with_outputs() const {
   std::vector<const Chunk*> chunks;
   for (const std::vector<const Chunk*>* all : {&paged_, &prompts_}) {
-    std::ranges::copy_if(*all, std::back_inserter(chunks), &Chunk::draws);
+    std::ranges::copy_if(*all, std::back_inserter(chunks),
+                         [](const Chunk* chunk) { return chunk->draws || chunk->measured > 0; });
   }
   return chunks;
 }

@@ -1,5 +1,5 @@
 // StepLayout: a planned step as rows of a recorded one (model/transformer/step_inputs.hpp): which
-// rows its chunks take, how many rows are padding, and which rows draw tokens.
+// rows its chunks take, how many rows are padding, and of which rows logits are computed.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,14 @@ struct ShapeRules {
   std::int64_t prompt_rows(std::int64_t wanted) const;
 };
 
-// A row of logits, from which a token is drawn.
-struct DrawnRow {
+// A row of logits, from which a token is drawn, or which gives the log-probability of a token.
+struct OutputRow {
   const Sequence* sequence = nullptr;
-  std::int64_t drawn = 0;  // tokens of the reply before it
-  std::int64_t row = 0;    // of the step
+  std::int64_t drawn = 0;    // tokens of the reply before it
+  std::int64_t row = 0;      // of the step
+  std::int32_t target = -1;  // the token of the prompt after it; -1: a token is drawn
+
+  bool draws() const { return target < 0; }
 };
 
 class StepLayout {
@@ -33,10 +36,11 @@ class StepLayout {
   StepLayout(const StepPlan& plan, const ShapeRules& rules);
 
   const StepShape& shape() const noexcept { return shape_; }
-  // Those of decoding chunks in their order, each with its drafts; then those of prompts.
-  const std::vector<DrawnRow>& outputs() const noexcept { return outputs_; }
-  // The chunks that draw, in the order of their outputs.
-  std::vector<const Chunk*> drawing() const;
+  // Those of decoding chunks in their order, each with its drafts; then those of prompts, each with
+  // the positions that it measures.
+  const std::vector<OutputRow>& outputs() const noexcept { return outputs_; }
+  // The chunks that have outputs, in the order of these.
+  std::vector<const Chunk*> chunks_with_outputs() const;
   void fill(const PagedForward::Staged& staged, std::int64_t page_positions) const;
 
  private:
@@ -47,7 +51,7 @@ class StepLayout {
 
   std::vector<const Chunk*> paged_, prompts_;
   StepShape shape_;
-  std::vector<DrawnRow> outputs_;
+  std::vector<OutputRow> outputs_;
 };
 
 }  // namespace clora

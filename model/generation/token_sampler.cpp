@@ -15,18 +15,23 @@ bool uses_state(const GenerationRequest& request) {
          request.grammar != nullptr;
 }
 
-std::int64_t top_logprobs_of(const SamplingConfig& s) {
+std::int64_t top_logprobs_of(const OutputRow& output) {
+  const GenerationRequest& request = output.sequence->request;
+  if (!output.draws()) return request.prompt_logprobs;
+  const SamplingConfig& s = request.sampling;
   return s.logprobs || s.top_logprobs > 0 ? s.top_logprobs : -1;
 }
 
 // The parts of a Transfer's memory, in bytes.
 struct Parts {
-  std::size_t settings, tokens, logprob, top_ids, top_logprobs, end;
+  std::size_t settings, targets, sources, tokens, logprob, top_ids, top_logprobs, end;
   Parts(std::int64_t outputs, std::int64_t alternatives) {
     const auto n = static_cast<std::size_t>(outputs);
     const auto k = n * static_cast<std::size_t>(std::max<std::int64_t>(alternatives, 0));
     settings = 0;
-    tokens = settings + n * sizeof(SampleSettings);
+    targets = settings + n * sizeof(SampleSettings);
+    sources = targets + 4 * n;
+    tokens = sources + 4 * n;
     logprob = tokens + 4 * n;
     top_ids = logprob + 4 * n;
     top_logprobs = top_ids + 4 * k;
@@ -34,7 +39,8 @@ struct Parts {
   }
 };
 
-SampleSettings settings_of(const DrawnRow& output) {
+SampleSettings settings_of(const OutputRow& output) {
+  if (!output.draws()) return {.slot = -1};
   const Sequence& sequence = *output.sequence;
   const SamplingConfig& s = sequence.request.sampling;
   const auto f = [](double value) { return static_cast<float>(value); };
@@ -98,10 +104,11 @@ void TokenSampler::set_sequence(const Sequence& sequence) {
 
 TokenSampler::Form TokenSampler::form_of(const StepLayout& layout) const {
   Form form{.outputs = layout.shape().outputs};
-  for (const DrawnRow& output : layout.outputs()) {
-    const GenerationRequest& request = output.sequence->request;
-    form.uses_state = form.uses_state || uses_state(request);
-    form.top_logprobs = std::max(form.top_logprobs, top_logprobs_of(request.sampling));
+  for (const OutputRow& output : layout.outputs()) {
+    const bool draws = output.draws();
+    form.uses_state = form.uses_state || (draws && uses_state(output.sequence->request));
+    form.top_logprobs = std::max(form.top_logprobs, top_logprobs_of(output));
+    form.measures = form.measures || !draws;
   }
   return form;
 }
@@ -138,7 +145,14 @@ TokenSampler::Recorded& TokenSampler::recorded(const Form& form) {
       r.top_ids = allocate({N, form.top_logprobs}, DType::i32);
       r.top_logprobs = allocate({N, form.top_logprobs}, DType::f32);
     }
-    record_logprobs(r.batch, {r.logprob, r.top_ids, r.top_logprobs}, logits, r.tokens);
+    Tensor tokens = r.tokens;
+    if (form.measures) {
+      r.targets = allocate({N}, DType::i32);
+      r.sources = allocate({N}, DType::i32);
+      tokens = r.batch.temporary({N}, DType::i32, "tokens to measure");
+      record_pick_ids(r.batch, tokens, r.targets, r.sources, r.tokens);
+    }
+    record_logprobs(r.batch, {r.logprob, r.top_ids, r.top_logprobs}, logits, tokens);
   }
   r.batch.seal();
   return recorded_.emplace(form, std::move(r)).first->second;
@@ -146,13 +160,36 @@ TokenSampler::Recorded& TokenSampler::recorded(const Form& form) {
 
 void TokenSampler::write_settings(const StepLayout& layout, std::span<SampleSettings> rows) const {
   std::ranges::fill(rows, SampleSettings{.slot = -1});
-  const std::vector<DrawnRow>& outputs = layout.outputs();
+  const std::vector<OutputRow>& outputs = layout.outputs();
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     rows[i] = settings_of(outputs[i]);
     // Of the rows of one sequence only the first one is certain to count.
-    const bool is_draft = i > 0 && outputs[i].sequence == outputs[i - 1].sequence;
+    const bool is_draft =
+        i > 0 && outputs[i].sequence == outputs[i - 1].sequence && outputs[i - 1].draws();
     if (is_draft) rows[i].keeps_latest = 0;
   }
+}
+
+void TokenSampler::write_targets(const StepLayout& layout, const Recorded& recorded,
+                                 const Transfer& transfer) {
+  const Parts parts(transfer.form.outputs, transfer.form.top_logprobs);
+  const auto bytes = static_cast<std::size_t>(transfer.form.outputs) * 4;
+  const auto words = [&](std::size_t begin) {
+    auto* first = reinterpret_cast<std::int32_t*>(transfer.memory->bytes().data() + begin);
+    return std::span(first, static_cast<std::size_t>(transfer.form.outputs));
+  };
+  std::ranges::fill(words(parts.targets), 0);
+  std::ranges::fill(words(parts.sources), -1);
+  for (std::size_t i = 0; i < layout.outputs().size(); ++i) {
+    const OutputRow& output = layout.outputs()[i];
+    if (output.draws()) {
+      words(parts.sources)[i] = i32(static_cast<std::int64_t>(i));
+    } else {
+      words(parts.targets)[i] = output.target;
+    }
+  }
+  context_.write_async(recorded.targets, transfer.memory->bytes().subspan(parts.targets, bytes));
+  context_.write_async(recorded.sources, transfer.memory->bytes().subspan(parts.sources, bytes));
 }
 
 void TokenSampler::write_masks(const Tensor& mask, const StepLayout& layout,
@@ -162,7 +199,8 @@ void TokenSampler::write_masks(const Tensor& mask, const StepLayout& layout,
   bool any = false;
   for (std::size_t i = 0; i < layout.outputs().size(); ++i) {
     const auto row = std::span(masks).subspan(i * words, words);
-    rows[i].uses_mask = write_mask(*layout.outputs()[i].sequence, row) ? 1 : 0;
+    const OutputRow& output = layout.outputs()[i];
+    rows[i].uses_mask = output.draws() && write_mask(*output.sequence, row) ? 1 : 0;
     any = any || rows[i].uses_mask != 0;
   }
   if (any) context_.write(mask, std::as_bytes(std::span(masks)));
@@ -178,15 +216,16 @@ void TokenSampler::draw(const StepLayout& layout, const WriteMask& write_mask) {
     transfer.memory = std::make_unique<PinnedMemory>(context_, parts.end);
   }
   transfer.form = form;
-  transfer.top_logprobs.clear();
-  for (const DrawnRow& output : layout.outputs()) {
-    transfer.top_logprobs.push_back(top_logprobs_of(output.sequence->request.sampling));
+  transfer.outputs.clear();
+  for (const OutputRow& output : layout.outputs()) {
+    transfer.outputs.push_back({top_logprobs_of(output), output.target});
   }
   const std::span rows(reinterpret_cast<SampleSettings*>(transfer.memory->bytes().data()),
                        static_cast<std::size_t>(form.outputs));
   write_settings(layout, rows);
   if (form.uses_state && write_mask) write_masks(recorded.mask, layout, write_mask, rows);
   context_.write_async(recorded.settings, std::as_bytes(rows));
+  if (form.measures) write_targets(layout, recorded, transfer);
   recorded.batch.submit();
   enqueue_reads(transfer, recorded);
 }
@@ -219,12 +258,13 @@ std::vector<GeneratedToken> TokenSampler::read() {
   const auto width =
       static_cast<std::size_t>(std::max<std::int64_t>(transfer.form.top_logprobs, 0));
   std::vector<GeneratedToken> tokens;
-  for (std::size_t i = 0; i < transfer.top_logprobs.size(); ++i) {
+  for (std::size_t i = 0; i < transfer.outputs.size(); ++i) {
+    const auto [top_logprobs, target] = transfer.outputs[i];
     GeneratedToken& token = tokens.emplace_back();
-    token.id = at(std::int32_t{}, parts.tokens, i);
-    if (transfer.top_logprobs[i] < 0) continue;
+    token.id = target >= 0 ? target : at(std::int32_t{}, parts.tokens, i);
+    if (top_logprobs < 0) continue;
     token.logprob = static_cast<double>(at(float{}, parts.logprob, i));
-    for (std::size_t k = 0; k < static_cast<std::size_t>(transfer.top_logprobs[i]); ++k) {
+    for (std::size_t k = 0; k < static_cast<std::size_t>(top_logprobs); ++k) {
       token.top_logprobs.push_back(
           {at(std::int32_t{}, parts.top_ids, i * width + k),
            static_cast<double>(at(float{}, parts.top_logprobs, i * width + k))});

@@ -1,5 +1,6 @@
-// TokenSampler: draws the tokens of a step on the device and brings them to the host. What the
-// draws need of each sequence besides the logits is on the device, in the sequence's slot.
+// TokenSampler: draws the tokens of a step on the device and brings them to the host, with
+// log-probabilities, also those of the tokens of prompts. What the draws need of each sequence
+// besides the logits is on the device, in the sequence's slot.
 //
 // Threads: one at a time. Must not outlive the PagedForward.
 #pragma once
@@ -32,8 +33,9 @@ class TokenSampler {
   // Enqueues the draws from the logits of the step, which is enqueued, and their transfer to the
   // host. REQUIRES: at most two steps are drawn and not read.
   void draw(const StepLayout& layout, const WriteMask& write_mask = {});
-  // Waits for the first step that is drawn and not read. Returns one token for each of its outputs;
-  // its id may be one of the negative values of ops/sample.hpp.
+  // Waits for the first step that is drawn and not read. Returns one token for each of its outputs,
+  // drawn or of a prompt. The id of a drawn one may be one of the negative values of
+  // ops/sample.hpp; the log-probability of another one is NaN if a logit is NaN or infinite.
   std::vector<GeneratedToken> read();
   // Drops what is drawn and not read.
   void forget() { read_ = drawn_; }
@@ -44,18 +46,25 @@ class TokenSampler {
     std::int64_t outputs = 0;
     bool uses_state = false;         // penalties, biases or masks
     std::int64_t top_logprobs = -1;  // -1: no log-probabilities
+    bool measures = false;           // tokens of prompts
     auto operator<=>(const Form&) const = default;
   };
   struct Recorded {
     explicit Recorded(Batch b) : batch(std::move(b)) {}
     Batch batch;
     Tensor tokens, settings, mask, logprob, top_ids, top_logprobs;
+    // Tokens of prompts; and the row itself if its token is drawn, else -1.
+    Tensor targets, sources;
   };
   // Host memory of a step, from draw() until read().
   struct Transfer {
     std::unique_ptr<PinnedMemory> memory;
     Form form;
-    std::vector<std::int64_t> top_logprobs;  // of each output; -1: none
+    struct Output {
+      std::int64_t top_logprobs = -1;  // -1: no log-probability
+      std::int32_t target = -1;
+    };
+    std::vector<Output> outputs;
     Fence fence;
   };
 
@@ -64,6 +73,7 @@ class TokenSampler {
   SampleState state(const Form& form);
   void allocate_state();
   void write_settings(const StepLayout& layout, std::span<SampleSettings> rows) const;
+  void write_targets(const StepLayout& layout, const Recorded& recorded, const Transfer& transfer);
   void write_masks(const Tensor& mask, const StepLayout& layout, const WriteMask& write_mask,
                    std::span<SampleSettings> rows);
   void enqueue_reads(Transfer& transfer, const Recorded& recorded);

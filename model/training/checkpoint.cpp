@@ -11,7 +11,7 @@
 #include "clora/lora/peft_files.hpp"
 #include "clora/lora/safetensors.hpp"
 #include "lora/finite_values.hpp"
-#include "model/training/tensor_checksums.hpp"
+#include "lora/tensor_checksums.hpp"
 #include "model/transformer/finite_check.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/parse_integer.hpp"
@@ -23,7 +23,7 @@ constexpr const char* kStateFile = "training_state.safetensors";
 constexpr std::string_view kFormat = "2";  // format 1 had no checksums, settings were one string
 constexpr std::int64_t kMaxCount = std::int64_t{1} << 53U;
 
-SafetensorsMetadata metadata_of(const Trainer::State& state, const RunFingerprint& fingerprint) {
+SafetensorsMetadata metadata_of(const Trainer::State& state, const Fingerprint& fingerprint) {
   return {{"format_version", std::string(kFormat)},
           {"fingerprint", to_json(fingerprint)},
           {"step", std::to_string(state.step)},
@@ -149,7 +149,7 @@ void require_finite(const Adapter& adapter, std::span<const float> parameters,
 }  // namespace
 
 void save_checkpoint(const std::filesystem::path& folder, const Adapter& adapter, Trainer& trainer,
-                     const RunFingerprint& fingerprint) {
+                     const Fingerprint& fingerprint) {
   const Trainer::State state = trainer.state();
   // Separate f32 matrices hold the same bits; the flat buffer is stored so that restoring needs no
   // second reader.
@@ -192,7 +192,7 @@ void restore_checkpoint(const Checkpoint& checkpoint, Adapter& adapter, Trainer&
 }
 
 void restore_checkpoint(const std::filesystem::path& folder, Adapter& adapter, Trainer& trainer,
-                        const RunFingerprint& fingerprint) {
+                        const Fingerprint& fingerprint) {
   const Checkpoint checkpoint = read_checkpoint(folder);
   require_no_differences(checkpoint, differences(checkpoint.fingerprint, fingerprint));
   restore_checkpoint(checkpoint, adapter, trainer);

@@ -19,7 +19,7 @@ namespace clora {
 
 struct Checkpoint {
   std::filesystem::path file;
-  RunFingerprint fingerprint;
+  Fingerprint fingerprint;
   Trainer::State state;
   std::vector<float> parameters;  // the adapter's flat buffer
 };
@@ -28,7 +28,7 @@ struct Checkpoint {
 // complete. Errors: io; diverged, before anything is written, if the adapter or a moment is not
 // finite.
 void save_checkpoint(const std::filesystem::path& folder, const Adapter& adapter, Trainer& trainer,
-                     const RunFingerprint& fingerprint);
+                     const Fingerprint& fingerprint);
 
 // Reads and checks the state file: checksums, a non-negative integer as step, finite values.
 // Errors: not_found; invalid_file, naming the tensor or the key; unsupported for a checkpoint of an
@@ -40,7 +40,7 @@ void restore_checkpoint(const Checkpoint& checkpoint, Adapter& adapter, Trainer&
 // The same from a folder, for a run with exactly this fingerprint. Errors: also those of
 // read_checkpoint(); invalid_argument, with each setting that differs.
 void restore_checkpoint(const std::filesystem::path& folder, Adapter& adapter, Trainer& trainer,
-                        const RunFingerprint& fingerprint);
+                        const Fingerprint& fingerprint);
 
 // Throws Error(invalid_argument) with the settings that differ, if there are any.
 void require_no_differences(const Checkpoint& checkpoint,

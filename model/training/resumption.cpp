@@ -11,22 +11,22 @@ namespace {
 constexpr const char* kSteps = "steps";
 
 template <class T>
-RunSetting setting(const char* name, const T& value) {
+FingerprintSetting setting(const char* name, const T& value) {
   return {name, fmt::format("{}", value)};
 }
 
-RunFingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records) {
-  RunFingerprint settings{setting("batch size", c.batch_size),
-                          setting("gradient accumulation", c.grad_accumulation),
-                          setting("shuffle", c.shuffle ? "yes" : "no"),
-                          setting("seed", c.seed),
-                          setting("learning rate", c.learning_rate),
-                          setting("schedule", name_of(c.schedule)),
-                          setting("warm-up steps", c.warmup_steps),
-                          setting(kSteps, total_steps(c, records.data_shares())),
-                          setting("weight decay", c.weight_decay),
-                          setting("clip norm", c.clip_norm),
-                          setting("max sequence length", c.max_seq_length)};
+Fingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records) {
+  Fingerprint settings{setting("batch size", c.batch_size),
+                       setting("gradient accumulation", c.grad_accumulation),
+                       setting("shuffle", c.shuffle ? "yes" : "no"),
+                       setting("seed", c.seed),
+                       setting("learning rate", c.learning_rate),
+                       setting("schedule", name_of(c.schedule)),
+                       setting("warm-up steps", c.warmup_steps),
+                       setting(kSteps, total_steps(c, records.data_shares())),
+                       setting("weight decay", c.weight_decay),
+                       setting("clip norm", c.clip_norm),
+                       setting("max sequence length", c.max_seq_length)};
   if (c.contrastive) {
     settings.push_back(setting("contrastive scale", c.contrastive->scale));
     settings.push_back(setting("pooling", static_cast<int>(c.contrastive->pooling)));
@@ -46,16 +46,16 @@ RunFingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records
   return settings;
 }
 
-void append(RunFingerprint& fingerprint, const RunFingerprint& more) {
+void append(Fingerprint& fingerprint, const Fingerprint& more) {
   fingerprint.insert(fingerprint.end(), more.begin(), more.end());
 }
 
-RunFingerprint without_steps(RunFingerprint fingerprint) {
-  std::erase_if(fingerprint, [](const RunSetting& s) { return s.name == kSteps; });
+Fingerprint without_steps(Fingerprint fingerprint) {
+  std::erase_if(fingerprint, [](const FingerprintSetting& s) { return s.name == kSteps; });
   return fingerprint;
 }
 
-std::int64_t steps_of(const RunFingerprint& fingerprint, const std::filesystem::path& file) {
+std::int64_t steps_of(const Fingerprint& fingerprint, const std::filesystem::path& file) {
   const std::string_view text = value_of(fingerprint, kSteps);
   const auto steps = parse_integer(text);
   if (!steps || *steps < 1 || *steps > kMaxSteps) {
@@ -77,16 +77,16 @@ void require_same_rates(const ResumePoint& point, const TrainingRunConfig& confi
 
 }  // namespace
 
-RunFingerprint fingerprint_of_run(const LanguageModel& model, const Adapter& adapter,
-                                  const Records& train, const TrainingRunConfig& config) {
-  RunFingerprint fingerprint = fingerprint_of(config, train);
+Fingerprint fingerprint_of_run(const LanguageModel& model, const Adapter& adapter,
+                               const Records& train, const TrainingRunConfig& config) {
+  Fingerprint fingerprint = fingerprint_of(config, train);
   append(fingerprint, fingerprint_of(adapter));
   append(fingerprint, fingerprint_of(train));
   append(fingerprint, fingerprint_of(model));
   return fingerprint;
 }
 
-ResumePoint resume_point(const Checkpoint& checkpoint, const RunFingerprint& fingerprint,
+ResumePoint resume_point(const Checkpoint& checkpoint, const Fingerprint& fingerprint,
                          const TrainingRunConfig& config) {
   require_no_differences(
       checkpoint, differences(without_steps(checkpoint.fingerprint), without_steps(fingerprint)));

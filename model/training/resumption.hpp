@@ -11,8 +11,8 @@ namespace clora {
 
 // Returns what identifies a run: data, model, adapter and settings, among them the total_steps() of
 // the run.
-RunFingerprint fingerprint_of_run(const LanguageModel& model, const Adapter& adapter,
-                                  const Records& train, const TrainingRunConfig& config);
+Fingerprint fingerprint_of_run(const LanguageModel& model, const Adapter& adapter,
+                               const Records& train, const TrainingRunConfig& config);
 
 struct ResumePoint {
   std::int64_t step = 0;         // of the checkpoint
@@ -27,7 +27,7 @@ struct ResumePoint {
 // extended, or shortened to no less than the checkpoint's step.
 // Errors: invalid_argument, with each setting that differs, or the reason why the number of steps
 // cannot change; invalid_file for a step that the run cannot have reached.
-ResumePoint resume_point(const Checkpoint& checkpoint, const RunFingerprint& fingerprint,
+ResumePoint resume_point(const Checkpoint& checkpoint, const Fingerprint& fingerprint,
                          const TrainingRunConfig& config);
 
 // The same from a folder, before a run begins: reads everything and changes nothing. Errors: also

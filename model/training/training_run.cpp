@@ -191,7 +191,7 @@ class Run {
   Evaluator evaluator_;
   DataOrder order_;
   std::int64_t total_;
-  RunFingerprint fingerprint_;
+  Fingerprint fingerprint_;
   RecentSpeed speed_;
   double final_loss_ = 0;
   std::int64_t evaluated_at_ = -1;

@@ -39,6 +39,9 @@ class PagedForward {
   const PagedForwardConfig& config() const noexcept { return config_; }
   // Pages of the table of one sequence.
   std::int64_t table_pages() const;
+  // The keys and values of all pages, of each layer that has any; a page is page_positions rows. Or
+  // the states of layers in their place.
+  std::span<const CacheTensors> caches() const noexcept { return caches_; }
   // [sequences] i32: the token from which each sequence's next step continues; written by the
   // caller's sampler.
   const Tensor& latest() const noexcept { return latest_; }

@@ -300,9 +300,26 @@ static void run_engine(clora_engine* engine, const uint64_t* requests, size_t co
   }
 }
 
+/* The prompt and the reply to it have a page of the cache. */
+static void saved_prefix(clora_engine* engine, const int32_t* reply, const char* work_folder) {
+  char path[4096];
+  int32_t ids[kPrompt + kReply];
+  size_t saved = 0, loaded = 0;
+  clora_prefix prefix = clora_prefix_init();
+  memcpy(ids, prompt, kPrompt * sizeof ids[0]);
+  memcpy(ids + kPrompt, reply, kReply * sizeof ids[0]);
+  prefix.ids = ids;
+  prefix.id_count = kPrompt + kReply;
+  snprintf(path, sizeof path, "%s/prefix.safetensors", work_folder);
+  OK(clora_engine_save_prefix(engine, path, &prefix, &saved));
+  OK(clora_engine_load_prefix(engine, path, NULL, 0, &loaded));
+  EXPECT(saved == 16 && loaded == 16);
+}
+
 /* A request of the model, one of the adapter and one that is cancelled, at once: the first two get
  * what a session gives to each alone. */
-static void engine(clora_model* model, clora_session* session, clora_adapter* adapter) {
+static void engine(clora_model* model, clora_session* session, clora_adapter* adapter,
+                   const char* work_folder) {
   clora_engine* engine = NULL;
   clora_engine_options options = clora_engine_options_init();
   clora_engine_statistics statistics = clora_engine_statistics_init();
@@ -337,6 +354,7 @@ static void engine(clora_model* model, clora_session* session, clora_adapter* ad
   OK(clora_engine_get_statistics(engine, &statistics));
   EXPECT(statistics.generated_tokens == 2 * kReply && statistics.steps >= kReply);
   EXPECT(statistics.running == 0 && statistics.waiting == 0);
+  saved_prefix(engine, got[0], work_folder);
   clora_engine_release(engine);
 }
 
@@ -458,7 +476,7 @@ static void run(const char* model_folder, const char* work_folder) {
   OK(clora_adapter_load(model, work_folder, &loaded));
   OK(clora_session_create(model, NULL, &session));
   attached_adapters(session, loaded);
-  engine(model, session, loaded);
+  engine(model, session, loaded, work_folder);
   stopped_by_the_callback(session, &seen);
   forward_agrees_with_generation(session, vocabulary_of(model));
   const size_t count = chat_prompt(model_folder, chat);

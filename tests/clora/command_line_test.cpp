@@ -309,6 +309,96 @@ TEST_F(CommandLine, ATurnOfAChatComputesOnlyWhatIsNew) {
   EXPECT_LT(lines[1].at("cached_tokens").get<int>(), lines[1].at("prompt_tokens").get<int>());
 }
 
+class ChatSession : public CommandLine {
+ protected:
+  ~ChatSession() override {
+    std::filesystem::remove(file_);
+    std::filesystem::remove(keys_);
+  }
+  ProgramResult chat(const std::string& input, const std::vector<std::string>& options = {}) {
+    std::vector<std::string> all{"chat",   "--model",   model, "--max-tokens", "3",
+                                 "--json", "--context", "250", "--session",    file_};
+    all.insert(all.end(), options.begin(), options.end());
+    return run_clora(test::ProgramCall{.arguments = all, .input = input});
+  }
+  // Of the reply with this number.
+  static nlohmann::json reply(const ProgramResult& result, std::size_t number = 0) {
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.json_lines().at(number);
+  }
+  nlohmann::json messages() { return nlohmann::json::parse(test::read_file(file_)).at("messages"); }
+
+  std::string file_ = *folder / "session.json", keys_ = file_ + ".safetensors";
+};
+
+TEST_F(ChatSession, GoesOnWhereItEndedWithoutComputingItAgain) {
+  const std::string first = "ab abc the llo ab", second = "ab";
+  const nlohmann::json at_once = reply(chat(first + "\n" + second + "\n"), 1);
+  std::filesystem::remove(file_);
+  const nlohmann::json before = reply(chat(first + "\n", {"--system", "the"}));
+  EXPECT_EQ(messages().size(), 3U);
+  EXPECT_EQ(messages()[0], (nlohmann::json{{"role", "system"}, {"content", "the"}}));
+  EXPECT_EQ(messages()[1], (nlohmann::json{{"role", "user"}, {"content", first}}));
+  EXPECT_EQ(messages()[2], (nlohmann::json{{"role", "assistant"}, {"content", before["text"]}}));
+  const nlohmann::json after = reply(chat(second + "\n"));
+  EXPECT_GE(after["cached_tokens"].get<int>(), before["prompt_tokens"].get<int>() / 16 * 16);
+  EXPECT_EQ(messages().size(), 5U);
+  std::filesystem::remove(file_);
+  reply(chat(first + "\n"));
+  const nlohmann::json resumed = reply(chat(second + "\n"));
+  EXPECT_EQ(resumed["ids"], at_once["ids"]);
+  EXPECT_EQ(resumed["prompt_tokens"], at_once["prompt_tokens"]);
+}
+
+TEST_F(ChatSession, IsComputedAgainIfItsKeysDoNotFit) {
+  const std::string first = "ab abc the llo ab\n";
+  const nlohmann::json before = reply(chat(first + "ab\n"), 1);
+  std::filesystem::remove(file_);
+  reply(chat(first));
+  ProgramResult result = chat("ab\n", {"--kv-cache-type", "f16"});
+  EXPECT_THAT(result.err, HasSubstr("warning: engine: '" + keys_));
+  EXPECT_THAT(result.err, HasSubstr("the conversation is computed again"));
+  EXPECT_EQ(reply(result)["cached_tokens"], 0);
+  std::filesystem::remove(file_);
+  reply(chat(first));
+  test::write_file(keys_, "damaged");
+  result = chat("ab\n");
+  EXPECT_THAT(result.err, HasSubstr("the conversation is computed again"));
+  EXPECT_EQ(reply(result)["ids"], before["ids"]);
+  EXPECT_GT(reply(chat("ab\n"))["cached_tokens"], 0) << "the keys were saved again";
+}
+
+TEST_F(ChatSession, EndsWithAReset) {
+  reply(chat("ab\n/reset\n", {"--system", "the"}));
+  EXPECT_EQ(messages(), nlohmann::json({{{"role", "system"}, {"content", "the"}}}));
+  reply(chat("ab\n"));
+  EXPECT_EQ(messages().size(), 3U);
+}
+
+TEST_F(ChatSession, IsAConversationInTurnsWithItsSystemMessage) {
+  const std::string user = R"({"role": "user", "content": "ab"})",
+                    assistant = R"({"role": "assistant", "content": "ab"})";
+  const auto expect_refused = [&](const std::string& content, const std::string& words) {
+    test::write_file(file_, content);
+    const ProgramResult result = chat("ab\n");
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.err, HasSubstr(words));
+    EXPECT_EQ(test::read_file(file_), content);
+  };
+  expect_refused("[]", "session.json: the document must be an object");
+  expect_refused("{}", "session.json: messages must be a list");
+  expect_refused(R"({"messages": [)" + user + "]}", "the last message must be of the assistant");
+  expect_refused(R"({"messages": [)" + assistant + "]}", "messages[0].role must be 'user', got");
+  expect_refused(R"({"messages": [{"role": "user"}]})", "messages[0].content is missing");
+  expect_refused(R"({"messages": [{"role": "user", "content": "", "name": "x"}]})",
+                 "messages[0] must have role and content only, got 'name'");
+  test::write_file(file_, R"({"messages": [)" + user + "," + assistant + "]}");
+  const ProgramResult other = chat("ab\n", {"--system", "the"});
+  EXPECT_EQ(other.exit_code, 1);
+  EXPECT_THAT(other.err, HasSubstr("--system must be left out"));
+  EXPECT_EQ(reply(chat("ab\n"))["cached_tokens"], 0);
+}
+
 // The text of the reply to "ab" with more options.
 std::string reply_with(const std::string& model, const std::vector<std::string>& options) {
   std::vector<std::string> all{"generate", "--model", model, "--prompt", "ab", "--json"};

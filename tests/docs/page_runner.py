@@ -146,11 +146,8 @@ class Sources:
             return "".join(output for output, _ in done), code
         program = self.folder / "build/release" / ("tests" if is_test else "tools") / target
         program.parent.mkdir(parents=True, exist_ok=True)
-        parts = [str(BUILD / "tools" / f"libclora_{name}.a") for name in ("parts", "command_line")]
-        # What the parts of clora need besides the libraries of every test.
-        parts += [str(BUILD / "libclora_serving.a"), "-lcpp-httplib"]
-        return self.call([BUILD / "tests/compile_op_test", *map(self.object_of, sources), *parts,
-                          "-o", program])
+        return self.call([BUILD / "tests/compile_op_test", "--clora",
+                          *map(self.object_of, sources), "-o", program])
 
     def families(self):
         """The list of model families that a build would generate, if it is another one."""

@@ -26,6 +26,7 @@ constexpr std::array kTargets{
     Target{"records", read_records, records_seeds},
     Target{"run_config", read_run_config, run_config_seeds},
     Target{"safetensors", read_safetensors, safetensors_seeds},
+    Target{"saved_prefix", read_saved_prefix, saved_prefix_seeds},
     Target{"tokenizer", read_tokenizer, tokenizer_seeds},
 };
 

@@ -64,6 +64,10 @@ std::vector<std::string> run_config_seeds();
 void read_safetensors(std::string_view input);
 std::vector<std::string> safetensors_seeds();
 
+// The file of Engine::save_prefix().
+void read_saved_prefix(std::string_view input);
+std::vector<std::string> saved_prefix_seeds();
+
 // tokenizer.json, NUL, tokenizer_config.json.
 void read_tokenizer(std::string_view input);
 std::vector<std::string> tokenizer_seeds();

@@ -386,6 +386,82 @@ TEST_F(CApiEngine, TheSameFirstTokensAreComputedOnceUnlessSharingIsOff) {
   EXPECT_EQ(reply_to(long_one).last.cached_tokens, 0);
 }
 
+TEST_F(CApiEngine, APrefixIsLoadedByAnotherEngineThatThenComputesOnlyWhatFollows) {
+  const std::string file = folder_ / "prefix.safetensors";
+  const Ids prompt(40, 7);
+  clora_request long_one = request();
+  long_one.prompt = prompt.data();
+  long_one.prompt_count = prompt.size();
+  open(options());
+  const Ids before = reply_to(long_one).ids;
+  clora_prefix prefix = clora_prefix_init();
+  prefix.ids = prompt.data();
+  prefix.id_count = prompt.size();
+  std::size_t count = 0;
+  expect_ok(clora_engine_save_prefix(engine_, file.c_str(), &prefix, &count));
+  EXPECT_EQ(count, 32U);
+  clora_engine_release(engine_);
+  open(options());
+  expect_ok(clora_engine_load_prefix(engine_, file.c_str(), nullptr, 0, nullptr));
+  const Reply after = reply_to(long_one);
+  EXPECT_EQ(after.last.cached_tokens, 32);
+  EXPECT_EQ(after.ids, before);
+  clora_engine_release(engine_);
+  clora_engine_options narrow = options();
+  narrow.kv_cache_type = "f16";
+  open(narrow);
+  expect_error(clora_engine_load_prefix(engine_, file.c_str(), nullptr, 0, &count),
+               CLORA_INVALID_ARGUMENT, "type of the KV cache was f32 and is f16");
+  EXPECT_EQ(reply_to(long_one).last.cached_tokens, 0);
+}
+
+TEST_F(CApiEngine, APrefixIsOfAnAdapterWithItsScale) {
+  const std::string file = folder_ / "prefix.safetensors";
+  const Ids prompt(20, 7);
+  clora_engine_options with = options();
+  with.device_adapters = 1;
+  open(with);
+  expect_ok(clora_engine_add_adapter(engine_, "x", trained_adapter(33)));
+  const clora_adapter_use half{"x", 0.5}, whole{"x", 1};
+  clora_request adapted = request();
+  adapted.prompt = prompt.data();
+  adapted.prompt_count = prompt.size();
+  adapted.adapters = &half;
+  adapted.adapter_count = 1;
+  reply_to(adapted);
+  clora_prefix prefix = clora_prefix_init();
+  prefix.ids = prompt.data();
+  prefix.id_count = prompt.size();
+  expect_error(clora_engine_save_prefix(engine_, file.c_str(), &prefix, nullptr), CLORA_NOT_FOUND,
+               "for the same adapters");
+  prefix.adapters = &half;
+  prefix.adapter_count = 1;
+  expect_ok(clora_engine_save_prefix(engine_, file.c_str(), &prefix, nullptr));
+  expect_ok(clora_engine_load_prefix(engine_, file.c_str(), &half, 1, nullptr));
+  expect_error(clora_engine_load_prefix(engine_, file.c_str(), &whole, 1, nullptr),
+               CLORA_INVALID_ARGUMENT, "adapters was");
+}
+
+TEST_F(CApiEngine, APrefixMustBeGiven) {
+  open(options());
+  clora_prefix prefix = clora_prefix_init();
+  const auto save = [&](const char* path, const clora_prefix* given) {
+    return clora_engine_save_prefix(engine_, path, given, nullptr);
+  };
+  expect_error(save(nullptr, &prefix), CLORA_INVALID_ARGUMENT, "path must not be NULL");
+  expect_error(save("x", nullptr), CLORA_INVALID_ARGUMENT, "prefix must not be NULL");
+  prefix.id_count = 1;
+  expect_error(save("x", &prefix), CLORA_INVALID_ARGUMENT, "ids must not be NULL");
+  prefix.id_count = 0;
+  prefix.adapter_count = 1;
+  expect_error(save("x", &prefix), CLORA_INVALID_ARGUMENT,
+               "clora_engine_save_prefix: adapters must not be NULL");
+  expect_error(clora_engine_load_prefix(engine_, nullptr, nullptr, 0, nullptr),
+               CLORA_INVALID_ARGUMENT, "path must not be NULL");
+  expect_error(clora_engine_load_prefix(nullptr, "x", nullptr, 0, nullptr), CLORA_INVALID_ARGUMENT,
+               "engine must not be NULL");
+}
+
 // ---- The loop
 
 TEST_F(CApiEngine, WithoutRequestsAStepReturnsAtOnceAndThereIsNoEvent) {

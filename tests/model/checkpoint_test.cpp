@@ -11,7 +11,7 @@
 #include <random>
 
 #include "clora/lora/safetensors.hpp"
-#include "model/training/tensor_checksums.hpp"
+#include "lora/tensor_checksums.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/owned_records.hpp"
 #include "tests/support/training_runs.hpp"
@@ -247,8 +247,8 @@ TEST_F(Checkpoints, WithAnInvalidStepCountAreRefused) {
   Adapter adapter = new_adapter();
   for (const char* steps : {"12x", "0", "-4", "9999999999999"}) {
     rewrite(folder, [&](auto& metadata) {
-      RunFingerprint fingerprint = fingerprint_from_json(metadata["fingerprint"], "test");
-      for (RunSetting& setting : fingerprint) {
+      Fingerprint fingerprint = fingerprint_from_json(metadata["fingerprint"], "test");
+      for (FingerprintSetting& setting : fingerprint) {
         if (setting.name == "steps") setting.value = steps;
       }
       metadata["fingerprint"] = to_json(fingerprint);

@@ -6,10 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <optional>
 
 #include "clora/model/generation/generator.hpp"
+#include "runtime/elapsed.hpp"
+#include "tests/support/engine_results.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_models.hpp"
@@ -17,54 +20,15 @@
 namespace clora {
 namespace {
 
-using Ids = std::vector<std::int32_t>;
+using test::add;
+using test::Ids;
+using test::request_of;
+using test::Result;
+using test::run;
+using test::some_ids;
 using testing::HasSubstr;
 
 constexpr std::int64_t kPositions = 128;
-
-Ids some_ids(std::size_t count, std::size_t seed) {
-  Ids ids;
-  for (std::size_t i = 0; i < count; ++i) {
-    ids.push_back(static_cast<std::int32_t>((i * i + 7 * seed + 13 * i * seed + 3) % 61));
-  }
-  return ids;
-}
-
-GenerationRequest request_of(Ids prompt, std::int64_t max_tokens = 12) {
-  return {.prompt = std::move(prompt), .max_tokens = max_tokens};
-}
-
-struct Result {
-  Ids ids;
-  std::string error;
-  std::vector<GeneratedToken> tokens;
-  std::optional<FinishReason> reason;
-  std::int64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
-};
-
-// Adds the events of a step.
-void add(std::map<RequestId, Result>& results, const std::vector<GenerationEvent>& events) {
-  for (const GenerationEvent& event : events) {
-    Result& result = results[event.request];
-    EXPECT_FALSE(result.reason || !result.error.empty()) << "an event after the last one";
-    for (const GeneratedToken& token : event.tokens) {
-      result.ids.push_back(token.id);
-      result.tokens.push_back(token);
-    }
-    result.error = event.error;
-    result.reason = event.finish_reason;
-    if (!event.finish_reason) continue;
-    result.prompt_tokens = event.prompt_tokens;
-    result.cached_tokens = event.cached_tokens;
-    result.generated_tokens = event.generated_tokens;
-  }
-}
-
-std::map<RequestId, Result> run(Engine& engine) {
-  std::map<RequestId, Result> results;
-  while (!engine.is_idle()) add(results, engine.step());
-  return results;
-}
 
 class EngineTest : public testing::TestWithParam<std::string> {
  protected:
@@ -176,8 +140,8 @@ TEST_F(EngineTest, ComputesASharedPrefixOnce) {
     requests.push_back(request_of(std::move(prompt)));
   }
   const EngineStatistics statistics = expect_replies_alone(config(2), requests);
-  // The first two are admitted together; each of the others finds the three full pages.
-  EXPECT_EQ(statistics.cached_prompt_tokens, 4U * 48U);
+  // Each but the first finds the three full pages.
+  EXPECT_EQ(statistics.cached_prompt_tokens, 5U * 48U);
 }
 
 TEST_F(EngineTest, ContinuesAConversationFromItsPages) {
@@ -445,6 +409,23 @@ TEST_F(EngineTest, RefusesRequestsByTheFieldThatIsWrong) {
   EXPECT_THAT(error([](auto& r) { r.adapters = {{"none"}}; }), HasSubstr("none"));
   EXPECT_THAT(error([](auto& r) { r.draft_tokens = 17; }), HasSubstr("draft_tokens must be 0"));
   EXPECT_TRUE(engine.is_idle());
+}
+
+TEST_F(EngineTest, SaysHowLongARequestHasWaited) {
+  open("Llama");
+  Engine engine(model(), config(1));
+  const auto begin = std::chrono::steady_clock::now();
+  const RequestId first = engine.submit(request_of(some_ids(10, 1)));
+  const RequestId second = engine.submit(request_of(some_ids(10, 2)));
+  std::map<RequestId, double> waited;
+  while (!engine.is_idle()) {
+    for (const GenerationEvent& event : engine.step()) {
+      if (event.finish_reason) waited[event.request] = event.queue_seconds;
+    }
+  }
+  EXPECT_GT(waited[first], 0);
+  EXPECT_GT(waited[second], waited[first]) << "until the first one ended";
+  EXPECT_LT(waited[second], seconds_since(begin));
 }
 
 TEST_F(EngineTest, RefusesAConfigurationThatCannotRun) {

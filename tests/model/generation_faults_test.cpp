@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "clora/model/generation/generator.hpp"
+#include "tests/support/engine_results.hpp"
 #include "tests/support/fault_walk.hpp"
 #include "tests/support/tiny_training.hpp"
 
@@ -42,6 +43,45 @@ TEST(GenerationWithFaults, SucceedsWhenRequestedAgain) {
       EXPECT_EQ(failed, reached);
       if (open.context().health()->lost()) continue;
       EXPECT_EQ(generator.generate(prompt, config).ids, want);
+    }
+  }
+}
+
+// A page whose rows were not all written must not be found.
+TEST(SavedPrefixWithFaults, IsLoadedWholeOrNotAtAll) {
+  FaultyModel open;
+  open.renew();
+  const test::TemporaryFolder folder;
+  const auto file = folder / "prefix.safetensors";
+  const EngineConfig config{.max_sequences = 1, .max_positions = 64};
+  const test::Ids prompt = test::some_ids(40, 2);
+  const auto reply = [&](Engine& engine) {
+    engine.submit(test::request_of(prompt, 8));
+    return test::run(engine).begin()->second;
+  };
+  test::Ids want;
+  {
+    Engine first(open.model(), config);
+    want = reply(first).ids;
+    first.save_prefix(file, prompt);
+  }
+  for (const CallKind kind : {CallKind::write, CallKind::map}) {
+    for (int n = 1; n <= 4; ++n) {
+      SCOPED_TRACE(fmt::format("{} call {}", test::name_of(kind), n));
+      open.renew();
+      Engine engine(open.model(), config);
+      test::clear_faults();
+      test::inject({.kind = kind, .nth = n, .lasting = true});
+      const bool failed = test::caught([&] { engine.load_prefix(file); }).has_value();
+      const bool reached = test::failed_calls() > 0;
+      test::clear_faults();
+      EXPECT_EQ(failed, reached);
+      if (open.context().health()->lost()) continue;
+      const test::Result result = reply(engine);
+      EXPECT_EQ(result.cached_tokens, failed ? 0 : 32);
+      EXPECT_EQ(result.ids, want);
+      EXPECT_EQ(engine.statistics().used_pages, 0);
+      EXPECT_EQ(engine.load_prefix(file), 32);
     }
   }
 }

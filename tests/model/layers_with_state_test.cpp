@@ -225,6 +225,25 @@ TEST_P(LayersWithState, BeginEachSequenceWithoutTheStateOfTheOneBefore) {
   EXPECT_EQ(used.logits(second), Generator(open.model, nullptr, 128).logits(second));
 }
 
+// Steps of 9 and 33 rows, of prompts, are padded.
+TEST_P(LayersWithState, ContinueAPromptAfterTheRowsThatPadItsStep) {
+  test::OpenModel open(folder_ / "model");
+  Generator generator(open.model, nullptr, 128);
+  for (const int length : {8, 9, 33}) {
+    auto ids = some_ids(length, 37);
+    const Generation got = generator.generate(ids, {.max_tokens = 3});
+    ids.insert(ids.end(), got.ids.begin(), got.ids.end());
+    const auto rows = ForwardPass(open.model, nullptr).logits(ids);
+    const auto width = rows.size() / ids.size();
+    for (std::size_t i = 0; i < got.ids.size(); ++i) {
+      const auto row =
+          std::span(rows).subspan((static_cast<std::size_t>(length) - 1 + i) * width, width);
+      EXPECT_NEAR(row[static_cast<std::size_t>(got.ids[i])], *std::ranges::max_element(row), 1e-4)
+          << "token " << i << " after " << length;
+    }
+  }
+}
+
 TEST_P(LayersWithState, AreFusedFromAGgufFileToTheSameModel) {
   test::write_family_gguf(folder_ / "m.gguf", model_);
   test::OpenModel original(folder_ / "model"), gguf(folder_ / "m.gguf");

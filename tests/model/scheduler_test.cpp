@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 
 #include "model/generation/prompt_lookup.hpp"
@@ -102,6 +103,53 @@ TEST_F(SchedulerTest, LetsNothingOvertakeARequestThatWaitsForPages) {
   EXPECT_TRUE(small.is_running());
 }
 
+TEST_F(SchedulerTest, WaitsForAPrefixThatAnEarlierRequestComputes) {
+  open(40);
+  add(17);
+  Sequence &second = add(17), &third = add(3);
+  second.tokens = scheduler_->sequences().front()->tokens;
+  second.tokens.back() = 9;
+  step();
+  EXPECT_FALSE(second.is_running()) << "it would compute its first three tokens";
+  EXPECT_FALSE(third.is_running());
+  const StepPlan plan = step();
+  ASSERT_EQ(plan.prompts.size(), 2U);
+  EXPECT_EQ(plan.prompts[0].sequence, &second);
+  EXPECT_EQ(plan.prompts[0].begin, 16);
+  EXPECT_EQ(plan.prompts[0].count, 1);
+  EXPECT_EQ(plan.prompts[1].sequence, &third);
+}
+
+TEST_F(SchedulerTest, WaitsUntilAllPagesThatAreTheSameAreComputed) {
+  open(40);
+  Sequence &first = add(26), &second = add(26);
+  second.tokens = first.tokens;
+  second.tokens.back() = 9;  // after six pages, and a token more
+  step();
+  step();
+  EXPECT_EQ(first.remaining(), 1);
+  EXPECT_FALSE(second.is_running()) << "five pages had been computed before that step";
+  step();
+  EXPECT_TRUE(second.is_running());
+  EXPECT_EQ(second.cached_tokens, 24);
+}
+
+TEST_F(SchedulerTest, DoesNotWaitForKeysThatItCannotUse) {
+  for (const bool of_other_adapter : {false, true}) {
+    open(40);
+    add(17);
+    Sequence& second = add(17);
+    if (of_other_adapter) {
+      second.tokens = scheduler_->sequences().front()->tokens;
+      second.adapters.content = {.low = 1};
+    } else {
+      second.tokens[0] = 9;
+    }
+    step();
+    EXPECT_EQ(second.computed, 3) << of_other_adapter;
+  }
+}
+
 TEST_F(SchedulerTest, TakesPagesFromTheLatestRequestAndRunsItAgainFromItsTokens) {
   open(4);
   Sequence &first = add(7, 30), &second = add(6, 30);
@@ -147,26 +195,21 @@ TEST_F(SchedulerTest, DrawsNoMoreThanARequestWants) {
   EXPECT_TRUE(step().empty());
 }
 
+using Rows = std::map<std::int64_t, std::int64_t>;  // given rows, and those that are recorded
+
 TEST(StepLayout, RoundsRowsUpToFewShapes) {
   const ShapeRules cpu{}, gpu{.pads_to_powers_of_two = true};
-  EXPECT_EQ(cpu.rounded(5), 5);
-  EXPECT_EQ(cpu.rounded(9), 12);
-  EXPECT_EQ(cpu.rounded(40), 48);
-  EXPECT_EQ(cpu.rounded(65), 128);
-  EXPECT_EQ(gpu.rounded(0), 0);
-  EXPECT_EQ(gpu.rounded(5), 8);
-  EXPECT_EQ(gpu.rounded(64), 64);
-  EXPECT_EQ(gpu.rounded(65), 128);
+  for (const auto& [rows, rounded] : Rows{{5, 5}, {9, 12}, {40, 48}, {65, 128}}) {
+    EXPECT_EQ(cpu.rounded(rows), rounded) << rows;
+  }
+  for (const auto& [rows, rounded] : Rows{{0, 0}, {5, 8}, {64, 64}, {65, 128}}) {
+    EXPECT_EQ(gpu.rounded(rows), rounded) << rows;
+  }
 }
 
 TEST(StepLayout, FillsRecordedStepsOfPromptsByMoreThanAHalf) {
-  const ShapeRules rules{};
-  EXPECT_EQ(rules.prompt_rows(7), 7);
-  EXPECT_EQ(rules.prompt_rows(20), 16);
-  EXPECT_EQ(rules.prompt_rows(40), 40);
-  EXPECT_EQ(rules.prompt_rows(100), 64);
-  EXPECT_EQ(rules.prompt_rows(200), 200);
-  EXPECT_EQ(rules.prompt_rows(600), 600);
+  const Rows filled{{7, 7}, {20, 16}, {40, 40}, {100, 64}, {200, 200}, {600, 600}};
+  for (const auto& [rows, taken] : filled) EXPECT_EQ(ShapeRules{}.prompt_rows(rows), taken) << rows;
 }
 
 TEST(PromptLookup, GivesWhatFollowedTheLatestOccurrenceOfTheLastTokens) {

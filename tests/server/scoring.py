@@ -1,52 +1,39 @@
 """Scores texts through the API, as evaluation harnesses do: perplexity, and the likeliest of
-several continuations.
-
-The API gives no log-probabilities of a prompt. So each token is generated: a bias makes it the
-greedy choice after all tokens before it, and its log-probability is the model's, to which biases do
-not apply. The server computes each prefix only once, since it is cached.
-"""
-import concurrent.futures
+several continuations. The API gives the log-probability of each token of a prompt."""
 import math
 
-BIAS = 100  # as far as OpenAI's API goes; more than logits differ
-CLIENTS = 8
 
-
-def token_ids(server, text, special=True):
-    status, answer = server.json("/tokenize", {"prompt": text, "add_special_tokens": special})
+def token_ids(server, text):
+    status, answer = server.json("/tokenize", {"prompt": text})
     assert status == 200, answer
     return answer["tokens"]
 
 
-def log_likelihood(server, model, ids, at):
-    """Of the token ids[at] after those before it."""
-    reply = server.client.completions.create(
-        model=model, prompt=ids[:at], max_tokens=1, temperature=0, logprobs=1,
-        logit_bias={str(ids[at]): BIAS}, extra_body={"ignore_eos": True})
-    logprobs = reply.choices[0].logprobs
-    assert reply.usage.prompt_tokens == at, "the prompt was taken as it is"
-    assert len(logprobs.token_logprobs) == 1
-    return logprobs.token_logprobs[0]
+def measured(server, model, prompts, max_tokens=0, logprobs=1):
+    """The choices for prompts of token ids, without any reply or with one that is cut off."""
+    reply = server.client.completions.create(model=model, prompt=prompts, max_tokens=max_tokens,
+                                             temperature=0, echo=True, logprobs=logprobs)
+    assert reply.usage.prompt_tokens == sum(map(len, prompts)), "the prompts were taken as they are"
+    return reply.choices
 
 
-def log_likelihoods(server, model, context, continuation):
-    """Of each token of the continuation, after the context, which has a token at least."""
-    ids = context + continuation
-    with concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
-        return list(pool.map(lambda at: log_likelihood(server, model, ids, at),
-                             range(len(context), len(ids))))
+def log_likelihoods(server, model, context, continuations):
+    """Of each token of each continuation, after the context, which has a token at least."""
+    choices = measured(server, model, [context + continuation for continuation in continuations])
+    return [choice.logprobs.token_logprobs[len(context):] for choice in choices]
 
 
 def mean_loss(server, model, text):
     """(mean negative log-likelihood, tokens) of all tokens of the text but the first."""
     ids = token_ids(server, text)
-    each = log_likelihoods(server, model, ids[:1], ids[1:])
+    each, = log_likelihoods(server, model, ids[:1], [ids[1:]])
     return -math.fsum(each) / len(each), len(each)
 
 
 def choice_losses(server, model, question, choices):
     """The negative log-likelihood of each choice after the question; the least is the answer."""
     context = token_ids(server, question)
-    return [-math.fsum(log_likelihoods(server, model, context,
-                                       token_ids(server, choice, special=False)))
-            for choice in choices]
+    texts = [token_ids(server, question + choice) for choice in choices]
+    assert all(text[:len(context)] == context for text in texts), "no token is part of both"
+    return [-math.fsum(each) for each in log_likelihoods(
+        server, model, context, [text[len(context):] for text in texts])]

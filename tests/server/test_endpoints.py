@@ -34,7 +34,8 @@ def test_health_and_metrics_are_reported(scripted):
             "clora:prompt_tokens_total", "clora:generation_tokens_total",
             "clora:request_success_total", "clora:time_to_first_token_seconds_bucket",
             "clora:inter_token_latency_seconds_sum",
-            "clora:e2e_request_latency_seconds_count"} <= names
+            "clora:e2e_request_latency_seconds_count",
+            "clora:request_queue_time_seconds_bucket"} <= names
 
 
 def test_a_page_is_served(scripted):

@@ -116,8 +116,52 @@ TEST(CompletionRequest, ReadsTheLogprobsOfBothKinds) {
   EXPECT_THAT(refusal_with({{"top_logprobs", 3}}, CompletionKind::chat),
               HasSubstr("top_logprobs must be 0 or absent unless logprobs is true"));
   EXPECT_THAT(refusal_with({{"logprobs", 21}}), HasSubstr("an integer from 0 to 20"));
-  EXPECT_THAT(refusal_with({{"logprobs", 1}, {"echo", true}}),
-              HasSubstr("echo must be false with logprobs"));
+}
+
+TEST(CompletionRequest, ReadsThatOnlyThePromptIsMeasured) {
+  const CompletionRequest r =
+      parse({{"prompt", "x"}, {"echo", true}, {"logprobs", 1}, {"max_tokens", 0}});
+  EXPECT_TRUE(r.echo);
+  EXPECT_TRUE(r.sampling.logprobs);
+  EXPECT_EQ(r.max_tokens, 0);
+  EXPECT_THAT(refusal_with({{"max_tokens", 0}, {"echo", false}, {"logprobs", 1}}),
+              HasSubstr("max_tokens must be an integer from 1 to"));
+  EXPECT_THAT(refusal_with({{"max_tokens", 0}}, CompletionKind::chat),
+              HasSubstr("max_tokens must be an integer from 1 to"));
+  EXPECT_THAT(refusal_with({{"max_tokens", -1}, {"echo", true}}), HasSubstr("from 0 to"));
+}
+
+TEST(CompletionRequest, ReadsThatACallIsRequired) {
+  const json tool = {{"type", "function"}, {"function", {{"name", "find"}}}};
+  const json named = {{"type", "function"}, {"function", {{"name", "find"}}}};
+  json body{{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"tools", {tool}}};
+  EXPECT_FALSE(parse(body, CompletionKind::chat).tool_choice.is_forced);
+  body["tool_choice"] = "required";
+  const CompletionRequest any = parse(body, CompletionKind::chat);
+  EXPECT_TRUE(any.tool_choice.is_forced);
+  EXPECT_EQ(any.tool_choice.name, "");
+  EXPECT_EQ(any.chat.tools.size(), 1U);
+  body["tool_choice"] = named;
+  const CompletionRequest one = parse(body, CompletionKind::chat);
+  EXPECT_TRUE(one.tool_choice.is_forced);
+  EXPECT_EQ(one.tool_choice.name, "find");
+  const auto wrong = [&](const json& choice) {
+    body["tool_choice"] = choice;
+    return refusal(body.dump(), CompletionKind::chat);
+  };
+  EXPECT_THAT(wrong("always"),
+              HasSubstr("tool_choice must be \"none\", \"auto\", \"required\" or {"));
+  EXPECT_THAT(wrong({{"type", "function"}, {"function", {{"name", "add"}}}}),
+              HasSubstr("tool_choice.function.name must be that of one of the tools, got \"add\""));
+  EXPECT_THAT(wrong({{"type", "allowed_tools"}}),
+              HasSubstr("tool_choice.type must be \"function\""));
+  EXPECT_THAT(wrong({{"type", "function"}}), HasSubstr("tool_choice.function is missing"));
+  EXPECT_THAT(wrong({{"type", "function"}, {"function", {{"name", "find"}, {"x", 1}}}}),
+              HasSubstr("tool_choice.function.x | unknown_parameter"));
+  body["response_format"] = {{"type", "json_object"}};
+  EXPECT_THAT(wrong("required"), HasSubstr("response_format must be text if tool_choice requires"));
+  EXPECT_THAT(refusal_with({{"tool_choice", "required"}}, CompletionKind::chat),
+              HasSubstr("tool_choice must be none without tools"));
 }
 
 TEST(CompletionRequest, ReadsToolsUnlessTheModelMayNotCallThem) {
@@ -136,8 +180,6 @@ TEST(CompletionRequest, ReadsToolsUnlessTheModelMayNotCallThem) {
   EXPECT_FALSE(r.chat.add_generation_prompt);
   body["tool_choice"] = "none";
   EXPECT_TRUE(parse(body, CompletionKind::chat).chat.tools.is_null());
-  EXPECT_THAT(refusal_with({{"tool_choice", "required"}, {"tools", {tool}}}, CompletionKind::chat),
-              HasSubstr("tool_choice | unsupported_parameter"));
   EXPECT_THAT(refusal_with({{"tool_choice", "auto"}}, CompletionKind::chat),
               HasSubstr("tool_choice must be none without tools"));
   EXPECT_THAT(refusal_with({{"tools", {{{"type", "search"}}}}}, CompletionKind::chat),
@@ -197,7 +239,7 @@ TEST(CompletionRequest, TakesOpenAisDefaultsForAbsentAndNullFields) {
   const CompletionRequest r = parse({{"prompt", "x"}, {"temperature", nullptr}, {"stop", nullptr}});
   EXPECT_EQ(r.sampling.temperature, 1);
   EXPECT_EQ(r.sampling.top_p, 1);
-  EXPECT_EQ(r.max_tokens, 0);
+  EXPECT_FALSE(r.max_tokens.has_value());
   EXPECT_FALSE(r.stream);
   EXPECT_TRUE(r.stops.empty());
   EXPECT_EQ(r.model, "");

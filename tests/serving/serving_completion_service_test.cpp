@@ -179,6 +179,67 @@ TEST_F(CompletionServices, LogprobsOfAStreamComeWithTheirTokens) {
   EXPECT_EQ(second["text_offset"], json::array({1}));
 }
 
+TEST_F(CompletionServices, LogprobsOfAPromptComeBeforeThoseOfTheReply) {
+  answers("c");
+  const json reply =
+      complete({{"prompt", {"h\xc3\xa9", "xy"}}, {"echo", true}, {"logprobs", 1}}, kText);
+  const json& first = reply["choices"][0];
+  EXPECT_EQ(first["text"],
+            "h\xc3\xa9"
+            "c");
+  EXPECT_EQ(first["logprobs"]["tokens"], json::array({"h", "bytes:\\xc3", "bytes:\\xa9", "c"}));
+  EXPECT_EQ(first["logprobs"]["token_logprobs"], json::array({nullptr, -0.25, -0.25, -0.5}));
+  EXPECT_EQ(first["logprobs"]["text_offset"], json::array({0, 1, 2, 2}));
+  EXPECT_TRUE(first["logprobs"]["top_logprobs"][0].is_null());
+  EXPECT_THAT(first["logprobs"]["top_logprobs"][1], SizeIs(1));
+  EXPECT_EQ(reply["choices"][1]["logprobs"]["token_logprobs"], json::array({nullptr, -0.25, -0.5}));
+}
+
+TEST_F(CompletionServices, LogprobsOfAPromptAloneAndOfPromptsWithoutThem) {
+  const json alone =
+      complete({{"prompt", "xy"}, {"echo", true}, {"logprobs", 0}, {"max_tokens", 0}}, kText);
+  EXPECT_EQ(alone["choices"][0]["text"], "xy");
+  EXPECT_EQ(alone["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(alone["choices"][0]["logprobs"]["token_logprobs"], json::array({nullptr, -0.25}));
+  EXPECT_EQ(alone["usage"]["completion_tokens"], 0);
+  const json one =
+      complete({{"prompt", "a"}, {"echo", true}, {"logprobs", 0}, {"max_tokens", 0}}, kText);
+  EXPECT_EQ(one["choices"][0]["logprobs"]["token_logprobs"], json::array({nullptr}));
+  const json without = complete({{"prompt", "ab"}, {"logprobs", 0}}, kText);
+  EXPECT_EQ(without["choices"][0]["logprobs"]["token_logprobs"].size(), 11U);
+  const json text = complete({{"prompt", "ab"}, {"echo", true}, {"max_tokens", 0}}, kText);
+  EXPECT_TRUE(text["choices"][0]["logprobs"].is_null());
+  EXPECT_EQ(text["choices"][0]["text"], "ab");
+}
+
+TEST_F(CompletionServices, OffsetsCountSpecialTokensOnlyWhereTheTextHasThem) {
+  answers("c");
+  const std::string special = "<|im_end|>";
+  const json fields{{"echo", true}, {"logprobs", 0}};
+  json body = fields;
+  body["prompt"] = "a" + special + "b";
+  const json of_text = complete(body, kText)["choices"][0];
+  EXPECT_EQ(of_text["text"], "a" + special + "bc");
+  EXPECT_EQ(of_text["logprobs"]["text_offset"], json::array({0, 1, 11, 12}));
+  body["prompt"] = served_.tokenizer.encode("a" + special + "b", {.parse_special = true});
+  const json of_ids = complete(body, kText)["choices"][0];
+  EXPECT_EQ(of_ids["text"], "abc");
+  EXPECT_EQ(of_ids["logprobs"]["text_offset"], json::array({0, 1, 1, 2}));
+}
+
+TEST_F(CompletionServices, AStreamHasTheLogprobsOfThePromptBeforeTheReply) {
+  answers("c");
+  const auto events = stream(text({{"logprobs", 0}, {"echo", true}}), kText);
+  ASSERT_THAT(events, SizeIs(4));
+  const json first = json::parse(events[0])["choices"][0];
+  const json second = json::parse(events[1])["choices"][0];
+  EXPECT_EQ(first["text"], "hi");
+  EXPECT_EQ(first["logprobs"]["token_logprobs"], json::array({nullptr}));
+  EXPECT_EQ(second["text"], "c");
+  EXPECT_EQ(second["logprobs"]["tokens"], json::array({"i", "c"}));
+  EXPECT_EQ(second["logprobs"]["text_offset"], json::array({1, 2}));
+}
+
 TEST_F(CompletionServices, CallsOfToolsAreReturnedAsSuch) {
   answers("Wait. <tool_call>{\"name\": \"find\", \"arguments\": {\"a\": 1}}</tool_call>");
   const json choice = complete(chat({{"tools", tools()}}), kChat)["choices"][0];
@@ -191,6 +252,45 @@ TEST_F(CompletionServices, CallsOfToolsAreReturnedAsSuch) {
   const json without = complete(chat(), kChat)["choices"][0];
   EXPECT_EQ(without["finish_reason"], "stop");
   EXPECT_THAT(without["message"]["content"].get<std::string>(), HasSubstr("<tool_call>"));
+}
+
+TEST_F(CompletionServices, AForcedCallHasAGrammar) {
+  CompletionOptions options = served_.options({});
+  const GrammarVocabulary vocabulary(served_.tokenizer);
+  options.grammar_of = [&](const ReplyFormat& format) {
+    return TokenGrammar::from_json_schema(format.schema, vocabulary, format.frame);
+  };
+  CompletionService service(options);
+  const std::string call = "<tool_call>\n{\"name\": \"find\", \"arguments\": {}}\n</tool_call>";
+  std::shared_ptr<const TokenGrammar> grammar;
+  served_.backend.script = [&](const GenerationRequest& r) {
+    grammar = r.grammar;
+    return call;
+  };
+  const auto start = [&](json more) {
+    more["tools"] = tools();
+    return service.start(chat(more).dump(), kChat)->complete(stays)["choices"][0];
+  };
+  start({{"tool_choice", "auto"}});
+  EXPECT_EQ(grammar, nullptr);
+  const json choice = start({{"tool_choice", "required"}});
+  ASSERT_NE(grammar, nullptr);
+  EXPECT_EQ(choice["finish_reason"], "tool_calls");
+  EXPECT_TRUE(choice["message"]["content"].is_null());
+  EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["name"], "find");
+  json named;
+  named["tool_choice"] = {{"type", "function"}, {"function", {{"name", "find"}}}};
+  EXPECT_EQ(start(named)["message"]["tool_calls"].size(), 1U);
+  json wrong_schema = chat({{"tool_choice", "required"}, {"tools", tools()}});
+  wrong_schema["tools"][0]["function"]["parameters"] = {{"type", "object"},
+                                                        {"not", json::object()}};
+  try {
+    service.start(wrong_schema.dump(), kChat);
+    FAIL() << "accepted";
+  } catch (const RequestError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("#/anyOf/0/properties/arguments"));
+    EXPECT_EQ(error_reply(error).body["error"]["param"], "tools");
+  }
 }
 
 TEST_F(CompletionServices, CallsOfAStreamComeInADeltaBeforeTheReason) {
@@ -264,6 +364,8 @@ TEST_F(CompletionServices, RequestsThatCannotBeAnsweredAreRefused) {
   EXPECT_THAT(refusal(text({{"logit_bias", {{"100000", 1}}}}), kText), HasSubstr("logit_bias"));
   EXPECT_THAT(refusal(text({{"response_format", {{"type", "json_object"}}}}), kText),
               HasSubstr("response_format must be"));
+  EXPECT_THAT(refusal(chat({{"tool_choice", "required"}, {"tools", tools()}}), kChat),
+              HasSubstr("tool_choice must be \"auto\" or \"none\" on this server"));
   EXPECT_EQ(served_.backend.submitted, 0U);
 }
 

@@ -191,6 +191,33 @@ TEST_F(EngineThreads, TheEndClosesWhatStillRuns) {
   EXPECT_LT(std::chrono::steady_clock::now() - started, 5s);
 }
 
+TEST_F(EngineThreads, TheTimeOfAReplyIsThatInTheQueueBeforeAndAfterItsFirstToken) {
+  backend_.queue_seconds = 0.004;
+  backend_.step_ms = 4;
+  EngineThread thread(backend_, metrics_);
+  read(*thread.submit({request(6)}));
+  read(*thread.submit({request(0)}));  // without a token
+  ASSERT_TRUE(becomes_true([&] { return thread.is_idle(); }));
+  const std::string text = metrics_.text(backend_.statistics());
+  const auto value = [&](const std::string& name) {
+    const std::string line = "clora:" + name + "{model_name=\"m\"} ";
+    const std::size_t at = text.find("\n" + line);
+    EXPECT_NE(at, std::string::npos) << name;
+    return std::stod(text.substr(at + 1 + line.size()));
+  };
+  EXPECT_EQ(value("request_queue_time_seconds_count"), 2);
+  EXPECT_NEAR(value("request_queue_time_seconds_sum"), 0.008, 1e-9);
+  for (const char* part : {"prefill", "decode", "inference"}) {
+    EXPECT_EQ(value(std::string("request_") + part + "_time_seconds_count"), 1) << part;
+  }
+  EXPECT_GE(value("request_decode_time_seconds_sum"), 0.019) << "five steps";
+  EXPECT_NEAR(value("time_to_first_token_seconds_sum"),
+              0.004 + value("request_prefill_time_seconds_sum"), 1e-4);
+  EXPECT_NEAR(value("request_inference_time_seconds_sum"),
+              value("request_prefill_time_seconds_sum") + value("request_decode_time_seconds_sum"),
+              1e-9);
+}
+
 TEST_F(EngineThreads, RepliesAreCountedByTheReasonOfTheirEndAndTimed) {
   EngineThread thread(backend_, metrics_);
   read(*thread.submit({request()}));

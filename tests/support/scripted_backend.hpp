@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "clora/runtime/error.hpp"
 #include "clora/serving/generation_backend.hpp"
@@ -24,6 +25,7 @@ class ScriptedBackend final : public GenerationBackend {
   };
   std::atomic<int> step_ms = 0;  // how long a step takes
   std::atomic<bool> endless = false;
+  std::atomic<double> queue_seconds = 0;
   std::function<void()> before_step = {};  // may throw
 
   RequestId submit(GenerationRequest request) override {
@@ -75,6 +77,7 @@ class ScriptedBackend final : public GenerationBackend {
     std::string text;
     std::size_t done = 0;
     bool cancelled = false;
+    bool reported_prompt = false;
   };
 
   GenerationEvent event_of(RequestId id, Running& running) {
@@ -87,6 +90,7 @@ class ScriptedBackend final : public GenerationBackend {
       event.tokens.push_back(token_of(byte, running.request.sampling));
       ++generated;
     }
+    if (!std::exchange(running.reported_prompt, true)) add_prompt(event, running.request);
     if (running.cancelled) {
       event.finish_reason = FinishReason::cancelled;
     } else if (!endless && running.done >= running.text.size()) {
@@ -96,17 +100,31 @@ class ScriptedBackend final : public GenerationBackend {
     }
     event.prompt_tokens = static_cast<std::int64_t>(running.request.prompt.size());
     event.cached_tokens = 1;
+    event.queue_seconds = queue_seconds;
     event.generated_tokens = static_cast<std::int64_t>(running.done);
     return event;
+  }
+  // All tokens but the first, with the log-probability -0.25.
+  static void add_prompt(GenerationEvent& event, const GenerationRequest& request) {
+    for (std::size_t i = 1; request.prompt_logprobs >= 0 && i < request.prompt.size(); ++i) {
+      GeneratedToken token{.id = request.prompt[i], .logprob = -0.25};
+      token.top_logprobs = alternatives(request.prompt_logprobs);
+      event.prompt_logprobs.push_back(std::move(token));
+    }
   }
   GeneratedToken token_of(char byte, const SamplingConfig& sampling) const {
     const std::int32_t id = tokenizer_.id_of(byte_symbol(static_cast<unsigned char>(byte))).value();
     GeneratedToken token{.id = id};
     if (sampling.logprobs) token.logprob = -0.5;
-    for (std::int64_t i = 0; i < sampling.top_logprobs; ++i) {
-      token.top_logprobs.push_back({static_cast<std::int32_t>(i), -1.0 - static_cast<double>(i)});
-    }
+    token.top_logprobs = alternatives(sampling.top_logprobs);
     return token;
+  }
+  static std::vector<TokenLogprob> alternatives(std::int64_t count) {
+    std::vector<TokenLogprob> top;
+    for (std::int64_t i = 0; i < count; ++i) {
+      top.push_back({static_cast<std::int32_t>(i), -1.0 - static_cast<double>(i)});
+    }
+    return top;
   }
 
   const Tokenizer tokenizer_{byte_level_spec()};

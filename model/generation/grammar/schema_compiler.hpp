@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "clora/model/generation/grammar/token_grammar.hpp"
 #include "model/generation/grammar/json_rules.hpp"
 #include "model/generation/grammar/schema_alternatives.hpp"
 
@@ -18,7 +19,8 @@ class SchemaCompiler {
   SchemaCompiler(const Json& root, const GrammarLimits& limits)
       : root_(root), limits_(limits), alternatives_(root, limits) {}
 
-  RuleSet compile();
+  // Values of the schema in a frame.
+  RuleSet compile(const SchemaFrame& frame);
 
  private:
   // The rule of a part of the schema, which is compiled later.

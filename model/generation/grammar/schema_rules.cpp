@@ -41,6 +41,12 @@ std::vector<std::string_view> types_of(const Json& keywords) {
   return types;
 }
 
+ExpressionPtr framed(const ExpressionPtr& value, const SchemaFrame& frame) {
+  const std::size_t most = frame.between.empty() ? 1 : kUnbounded;
+  return sequence({literal(frame.before), list({}, value, literal(frame.between), 1, most),
+                   literal(frame.after)});
+}
+
 // What makes two schemas the same rule: all but annotations.
 std::string text_of(const Json& schema) {
   if (!schema.is_object()) return json_text(schema);
@@ -58,9 +64,13 @@ std::size_t count_of(const Json& keywords, const char* key, std::size_t otherwis
   return at == keywords.end() ? otherwise : static_cast<std::size_t>(*json_integer(*at));
 }
 
-RuleSet SchemaCompiler::compile() {
-  rules_by_text_.emplace(text_of(root_), 0);
-  tasks_.push_back({0, root_, "#"});
+RuleSet SchemaCompiler::compile(const SchemaFrame& frame) {
+  // Without a frame, the schema's rule is where a text begins.
+  const bool is_plain = frame.before.empty() && frame.between.empty() && frame.after.empty();
+  const RuleId root = is_plain ? 0 : rules_.add("#");
+  if (!is_plain) rules_.set(0, framed(call(root), frame));
+  rules_by_text_.emplace(text_of(root_), root);
+  tasks_.push_back({root, root_, "#"});
   for (; !tasks_.empty(); tasks_.pop_front()) {
     const Task& task = tasks_.front();
     rules_.set(task.rule, expression_of(task.schema, task.path));
@@ -132,7 +142,8 @@ ExpressionPtr SchemaCompiler::enumeration(const Json& keywords, const std::strin
   return choice(std::move(parts));
 }
 
-RuleSet rules_of_schema(std::string_view schema, const GrammarLimits& limits) {
+RuleSet rules_of_schema(std::string_view schema, const GrammarLimits& limits,
+                        const SchemaFrame& frame) {
   Json root;
   try {
     root = parse_json<Json>(schema, "json schema",
@@ -144,7 +155,7 @@ RuleSet rules_of_schema(std::string_view schema, const GrammarLimits& limits) {
     throw Error(ErrorCode::invalid_argument, error.what());
   }
   check_schema(root);
-  return SchemaCompiler(root, limits).compile();
+  return SchemaCompiler(root, limits).compile(frame);
 }
 
 }  // namespace clora::grammar

@@ -5,12 +5,14 @@
 
 #include <string_view>
 
+#include "clora/model/generation/grammar/token_grammar.hpp"
 #include "model/generation/grammar/expression.hpp"
 #include "model/generation/grammar/limits.hpp"
 
 namespace clora::grammar {
 
 // Errors: see TokenGrammar::from_json_schema().
-RuleSet rules_of_schema(std::string_view schema, const GrammarLimits& limits = {});
+RuleSet rules_of_schema(std::string_view schema, const GrammarLimits& limits = {},
+                        const SchemaFrame& frame = {});
 
 }  // namespace clora::grammar

@@ -20,9 +20,10 @@ std::shared_ptr<const TokenGrammar> TokenGrammar::any_json_object(
 }
 
 std::shared_ptr<const TokenGrammar> TokenGrammar::from_json_schema(
-    std::string_view schema, const GrammarVocabulary& vocabulary) {
-  return std::shared_ptr<const TokenGrammar>(new TokenGrammar(
-      std::make_unique<grammar::CompiledGrammar>(grammar::rules_of_schema(schema), vocabulary)));
+    std::string_view schema, const GrammarVocabulary& vocabulary, const SchemaFrame& frame) {
+  return std::shared_ptr<const TokenGrammar>(
+      new TokenGrammar(std::make_unique<grammar::CompiledGrammar>(
+          grammar::rules_of_schema(schema, {}, frame), vocabulary)));
 }
 
 std::shared_ptr<const TokenGrammar> TokenGrammar::from_gbnf(std::string_view text,

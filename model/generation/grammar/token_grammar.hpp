@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -22,6 +23,14 @@ namespace grammar {
 struct CompiledGrammar;
 }
 
+// The texts around the values of a schema: before VALUE after, or before VALUE between VALUE ...
+// after, with any number of values. UTF-8.
+struct SchemaFrame {
+  std::string before = {};
+  std::string between = {};  // empty: there is one value
+  std::string after = {};
+};
+
 class TokenGrammar {
  public:
   // Any JSON object.
@@ -31,7 +40,8 @@ class TokenGrammar {
   // schema or exceeds a limit; unsupported, "json schema: PATH: ...", for what is not supported,
   // and for a schema that no value matches.
   static std::shared_ptr<const TokenGrammar> from_json_schema(std::string_view schema,
-                                                              const GrammarVocabulary& vocabulary);
+                                                              const GrammarVocabulary& vocabulary,
+                                                              const SchemaFrame& frame = {});
 
   // The texts of a grammar in GBNF, the notation of llama.cpp, from its rule `root` on. Errors:
   // invalid_argument, "grammar: line N: ..."; unsupported, for left recursion, and for a grammar

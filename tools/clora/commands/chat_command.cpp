@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/fail.hpp"
+#include "tools/clora/commands/chat_session.hpp"
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/data_options.hpp"
 #include "tools/clora/commands/generation_options.hpp"
@@ -18,9 +19,13 @@ namespace {
 constexpr const char* kFooter = R"(Examples:
   clora chat --model MODEL.gguf
   clora chat --model MODEL.gguf --adapter my-adapter --system "Answer in one sentence."
+  clora chat --model MODEL.gguf --session monday.json
 Each line is a message. /reset starts over, /exit or Ctrl-D quits, Ctrl-C ends a reply (twice: quits
 immediately). When the conversation outgrows --context, its oldest turns are dropped. A message that
-is too long on its own is dropped with a warning; the exit code is then 1. Lengths are in tokens.)";
+is too long on its own is dropped with a warning; the exit code is then 1. Lengths are in tokens.
+--session FILE: the next chat with the same FILE goes on where this one ended. FILE has the messages
+that were not dropped, in JSON; FILE.safetensors has what the model computed of them, which another
+model, adapter or --kv-cache-type computes again.)";
 
 struct Options {
   CommonOptions common;
@@ -28,20 +33,31 @@ struct Options {
   std::string adapter;
   std::string system;
   std::string chat_template;
+  std::string session;  // a file, or empty
   std::int64_t context = 2048;
 };
 
 // The turns so far, as token ids that leave space for a reply.
 class Conversation {
  public:
-  Conversation(const Options& options, const ModelText& text) : options_(options), text_(text) {
-    reset();
+  // Goes on after `messages`, those of a session, if there are any.
+  Conversation(std::string system, std::vector<ChatMessage> messages, const ModelText& text)
+      : system_(std::move(system)), text_(text), messages_(std::move(messages)) {
+    if (messages_.empty()) reset();
+    if (messages_.empty()) return;
+    const std::string earlier = messages_[0].role == "system" ? messages_[0].content : "";
+    require(system_.empty() || system_ == earlier,
+            "chat: --system must be left out or be the system message of the session, which is "
+            "'{}', got '{}'",
+            earlier, system_);
+    system_ = earlier;
   }
 
   void reset() {
     messages_.clear();
-    if (!options_.system.empty()) messages_.push_back({"system", options_.system});
+    if (!system_.empty()) messages_.push_back({"system", system_});
   }
+  const std::vector<ChatMessage>& messages() const noexcept { return messages_; }
   void add(const std::string& role, const std::string& content) {
     messages_.push_back({role, content});
   }
@@ -54,7 +70,7 @@ class Conversation {
   std::vector<std::int32_t> prompt(std::int64_t space, Output& output) {
     std::vector<ChatMessage> kept = messages_;
     std::vector<std::int32_t> ids = encode(kept);
-    const std::size_t first = options_.system.empty() ? 0 : 1;
+    const std::size_t first = system_.empty() ? 0 : 1;
     while (static_cast<std::int64_t>(ids.size()) >= space && kept.size() > first + 1) {
       kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(first),
                  kept.begin() + static_cast<std::ptrdiff_t>(first + 2));
@@ -77,7 +93,7 @@ class Conversation {
     return text_.chat_template().encode(messages, true, text_.tokenizer()).ids;
   }
 
-  const Options& options_;
+  std::string system_;
   const ModelText& text_;
   std::vector<ChatMessage> messages_;
 };
@@ -94,9 +110,11 @@ struct Replying {
   const ModelText& text;
   const std::vector<std::string>& stops;
   std::int64_t positions;
+  const ChatSession& session;
+  std::vector<std::int32_t> tokens = {};  // of the last prompt and its reply
 };
 
-void answer(Conversation& conversation, const Replying& with, const GenerationConfig& config,
+void answer(Conversation& conversation, Replying& with, const GenerationConfig& config,
             Interrupt& interrupt, Output& output) {
   const std::vector<std::int32_t> prompt = conversation.prompt(with.positions, output);
   const Reply reply = generate_reply(with.generator, prompt, config, with.stops, with.text,
@@ -108,6 +126,9 @@ void answer(Conversation& conversation, const Replying& with, const GenerationCo
                  {"prompt_tokens", prompt.size()},
                  {"cached_tokens", reply.generation.cached_tokens}});
   conversation.add("assistant", reply.text);
+  with.tokens = prompt;
+  with.tokens.insert(with.tokens.end(), reply.generation.ids.begin(), reply.generation.ids.end());
+  with.session.save_messages(conversation.messages());
   interrupt.forget();
 }
 
@@ -124,7 +145,7 @@ bool is_of_the_message(const Error& error) {
 }
 
 // Returns false if the message got no reply; the conversation is then unchanged.
-bool try_to_answer(const std::string& message, Conversation& conversation, const Replying& with,
+bool try_to_answer(const std::string& message, Conversation& conversation, Replying& with,
                    const GenerationConfig& config, Interrupt& interrupt, Output& output) {
   conversation.add("user", message);
   try {
@@ -139,10 +160,18 @@ bool try_to_answer(const std::string& message, Conversation& conversation, const
   }
 }
 
+void start_over(Conversation& conversation, Replying& with) {
+  conversation.reset();
+  with.tokens.clear();
+  with.session.save_messages(conversation.messages());
+}
+
 int chat(const Options& options) {
   Output output(options.common.output);
   const ModelText text(options.common.model, options.chat_template);
   text.chat_template();  // fail before loading if there is no chat template
+  const ChatSession session(options.session);
+  Conversation conversation(options.system, session.messages(), text);
   std::shared_ptr<const TokenGrammar> grammar = grammar_of(options.sampling.grammar, text);
   LoadedModel loaded(options.common, output, options.context);
   const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
@@ -157,19 +186,20 @@ int chat(const Options& options) {
                       {.max_positions = positions,
                        .cache_type = named_kv_cache_type(options.sampling.kv_cache_type),
                        .shares_prefixes = true});
+  session.load_keys(generator, output);
   Interrupt interrupt("\n");
-  Conversation conversation(options, text);
   output.info("Chatting with {} on '{}'. /reset starts over, /exit quits.", options.common.model,
               loaded.context().device().name);
-  const Replying with{generator, text, options.sampling.stops, positions};
+  Replying with{generator, text, options.sampling.stops, positions, session};
   bool all_answered = true;
   for (std::string message; !output.reader_left() && read_message(message, output);) {
     if (message == "/exit") break;
-    if (message == "/reset") conversation.reset();
+    if (message == "/reset") start_over(conversation, with);
     if (message.empty() || message == "/reset") continue;
     all_answered &= try_to_answer(message, conversation, with, config, interrupt, output);
     ++config.sampling.seed;  // a repeated message may get another answer
   }
+  session.save_keys(generator, with.tokens, output);
   loaded.show_inside();
   return all_answered ? 0 : 1;
 }
@@ -181,6 +211,10 @@ void add_chat_command(CLI::App& program, Action& action) {
   const auto options = std::make_shared<Options>();
   command->add_option("--system", options->system, "System message")->type_name("TEXT");
   add_chat_template_option(*command, options->chat_template);
+  command
+      ->add_option("--session", options->session,
+                   "File that keeps the conversation: it is read at the start if it exists")
+      ->type_name("FILE");
   command->add_option("--adapter", options->adapter, "Adapter to use, in PEFT format")
       ->check(LocalPath(HubKind::model))
       ->type_name("DIR");

@@ -3,12 +3,11 @@
 
 #include <fmt/format.h>
 
-#include <optional>
 #include <utility>
 
 #include "clora/model/generation/grammar/token_grammar.hpp"
-#include "clora/model/generation/stop_filter.hpp"
 #include "clora/runtime/files/file.hpp"
+#include "model/generation/reply_text.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -16,30 +15,27 @@ namespace {
 
 constexpr const char* kGroup = "Generation";
 
-// Decodes token ids to text, shows it and stores it.
-class ReplyText {
+// The text of a reply, which is also shown with `stream`.
+class ShownText {
  public:
-  ReplyText(const ModelText& text, const std::vector<std::string>& stops, Output& output,
+  ShownText(const ModelText& text, const std::vector<std::string>& stops, Output& output,
             bool stream)
-      : filter_(stops), output_(output), stream_(stream) {
-    if (text.has_tokenizer()) decoder_.emplace(text.tokenizer());
-  }
+      : has_text_(text.has_tokenizer()),
+        reply_(has_text_ ? &text.tokenizer() : nullptr, stops),
+        output_(output),
+        stream_(stream) {}
 
   void push(std::int32_t id) {
-    if (decoder_) {
-      show(filter_.push(decoder_->push(id)));
+    if (has_text_) {
+      show(reply_.push(id));
     } else if (stream_) {
       output_.text(fmt::format("{}{}", first_ ? "" : ",", id));
     }
     first_ = false;
   }
 
-  void finish() {
-    if (decoder_) show(filter_.push(decoder_->finish()));
-    show(filter_.finish());
-  }
-
-  bool stopped() const { return filter_.stopped(); }
+  void finish() { show(reply_.finish()); }
+  bool stopped() const { return reply_.stopped(); }
   std::string take() { return std::move(text_); }
 
  private:
@@ -48,8 +44,8 @@ class ReplyText {
     text_ += piece;
   }
 
-  std::optional<StreamDecoder> decoder_;
-  StopFilter filter_;
+  bool has_text_;
+  ReplyText reply_;
   Output& output_;
   bool stream_;
   bool first_ = true;
@@ -162,7 +158,7 @@ Reply generate_reply(Generator& generator, std::span<const std::int32_t> prompt,
                      const GenerationConfig& config, const std::vector<std::string>& stops,
                      const ModelText& text, const Interrupt& interrupt, Output& output,
                      bool stream) {
-  ReplyText shown(text, stops, output, stream);
+  ShownText shown(text, stops, output, stream);
   Reply reply;
   const auto go_on = [&] {
     reply.cancelled = interrupt.requested();

@@ -191,7 +191,7 @@ struct ModelService::Impl {
     if (format.kind == ReplyFormat::Kind::json_object) {
       return TokenGrammar::any_json_object(vocabulary);
     }
-    return TokenGrammar::from_json_schema(format.schema, vocabulary);
+    return TokenGrammar::from_json_schema(format.schema, vocabulary, format.frame);
   }
 
   CompletionOptions completion_options() {

@@ -15,6 +15,10 @@ namespace clora {
 // Returns the metadata with the checksums of the tensors and of the metadata added.
 SafetensorsMetadata with_checksums(SafetensorsMetadata metadata,
                                    std::span<const StoredTensor> tensors);
+// The same for tensors that are produced one at a time, as write_safetensors() writes them.
+SafetensorsMetadata with_checksums(SafetensorsMetadata metadata,
+                                   std::span<const StoredTensor> descriptions,
+                                   const TensorBytes& make);
 
 bool has_checksums(const SafetensorsFile& file);
 

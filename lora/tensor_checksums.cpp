@@ -1,4 +1,4 @@
-#include "model/training/tensor_checksums.hpp"
+#include "lora/tensor_checksums.hpp"
 
 #include "clora/runtime/files/digest.hpp"
 #include "runtime/fail.hpp"
@@ -31,6 +31,16 @@ SafetensorsMetadata with_checksums(SafetensorsMetadata metadata,
                                    std::span<const StoredTensor> tensors) {
   for (const StoredTensor& tensor : tensors) {
     metadata[key_of(tensor.name)] = digest_of(tensor.bytes).text();
+  }
+  metadata[kChecksum] = checksum_of(metadata);
+  return metadata;
+}
+
+SafetensorsMetadata with_checksums(SafetensorsMetadata metadata,
+                                   std::span<const StoredTensor> descriptions,
+                                   const TensorBytes& make) {
+  for (std::size_t i = 0; i < descriptions.size(); ++i) {
+    metadata[key_of(descriptions[i].name)] = digest_of(make(i)).text();
   }
   metadata[kChecksum] = checksum_of(metadata);
   return metadata;
