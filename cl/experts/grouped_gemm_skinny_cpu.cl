@@ -51,11 +51,15 @@ void multiply_columns(__global float* y, ExpertOperands of, GroupedProblem p, ui
     for (uint m = m0; m < m1; ++m) round_row(scratch + (m - m0) * row_bytes, x_row(of, p, m), p.K);
     for (uint n = n_begin; n < n_end; n += ROWS_AT_ONCE) {
       __global const uchar* panel = weight_row(of.w, n, p.K);
-      for (uint m = m0; m < m1; ++m) {
-        float16 sums = packed_dot(panel, scratch + (m - m0) * row_bytes, p.K);
-        finish_outputs(y + (size_t)m * p.N + n, (const float*)&sums, nothing,
-                       of.s + (size_t)m * p.R, of.u + n, ROWS_AT_ONCE, p.N, of.R, p.alpha,
-                       p.scale);
+      for (uint m = m0; m < m1;) {
+        const uint count = rows_at_once(m1 - m);
+        float16 sums[MOST_ROWS];
+        packed_dots(sums, panel, scratch + (m - m0) * row_bytes, p.K, count);
+        for (uint i = 0; i < count; ++i, ++m) {
+          finish_outputs(y + (size_t)m * p.N + n, (const float*)(sums + i), nothing,
+                         of.s + (size_t)m * p.R, of.u + n, ROWS_AT_ONCE, p.N, of.R, p.alpha,
+                         p.scale);
+        }
       }
     }
   }
