@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "clora/ops/attention/attention.hpp"
+#include "ops/attention/attention_decode_matrix.hpp"
 #include "tests/reference/attention_reference.hpp"
 #include "tests/support/key_ranges.hpp"
 #include "tests/support/op_test.hpp"
@@ -194,11 +195,17 @@ class AttentionTest : public OpTest {
            attention_rounds_to_bf16(capabilities(), static_cast<std::int64_t>(p.n.T),
                                     static_cast<std::int64_t>(p.n.E));
   }
+  // The same of rows that attend to keys of that type as decoding rows do.
+  static bool decode_rounds(const Problem& p, DType keys) {
+    return p.bias.empty() &&
+           attention_decode_rounds_to_bf16(capabilities(), static_cast<std::int64_t>(p.n.E), keys);
+  }
   void check_forward(const Problem& given, const std::string& what, const Types& types = {}) {
     if (!given.affordable()) return;
     const Problem p = given.stored_as(types);
     const Result got = forward(p, types);
-    const bool bf16 = rounds(p);
+    const bool decodes = p.n.T <= AttentionSpec::kDecodeRows;
+    const bool bf16 = decodes ? decode_rounds(p, types.of_keys()) : rounds(p);
     const AttentionResult want = bf16 ? p.cast_to_bf16(GetParam()).reference() : p.reference();
     const double tolerance = tolerance_of(p.n.Tk + p.n.E);
     const double of_y = (bf16 ? 0x1p-8 : tolerance) + rounding_of(types.y);
