@@ -35,6 +35,8 @@
 //!     SPLIT=16
 #define SUBGROUP_ROWS 16
 #define COLUMNS 16
+// The largest score has a weight of exactly 1, so a row that attends to one key gets its value.
+#define EXPONENT_OF(score, largest, scale_2) (((score) - (largest)) * (scale_2))
 #include "attention/attention_matrix.clh"
 #include "attention/attention_decode_parts.clh"
 #include "attention/attention_problem.clh"

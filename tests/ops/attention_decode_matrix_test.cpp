@@ -181,6 +181,16 @@ TEST_F(AttentionDecodeMatrix, ReadsNoKeyOutsideOfTheRange) {
   EXPECT_EQ(run(inputs(alone), 1).y, right.y);
 }
 
+TEST_F(AttentionDecodeMatrix, GivesARowOfOneKeyItsValueExactly) {
+  const Ints keys{0, 15, 16, 31};
+  const Paged paged(1, 2, keys, keys, 6, 1, 32);
+  const Floats got = run(inputs(paged), 1).y;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const std::size_t t = i / (6 * 32);
+    EXPECT_EQ(got[i], paged.p.v[paged.place(t, static_cast<std::size_t>(keys[t])) * 32 + i % 32]);
+  }
+}
+
 TEST_F(AttentionDecodeMatrix, ShowsAValueThatIsNotFiniteInTheRowsThatAttendToIt) {
   Paged paged(1, 5, kFirst, kLast, 2, 1, 32);
   paged.p.v[paged.place(0, 16) * 32 + 3] = std::numeric_limits<float>::quiet_NaN();
