@@ -31,7 +31,7 @@
 #endif
 #include "elements.clh"
 #if GROUP == 1
-#include "elements16.clh"
+#include "gemm/cpu/rank_dots_cpu.clh"
 #else
 #include "activations.clh"
 #include "team_sums.clh"
@@ -65,47 +65,12 @@ void store_rank(Outputs to, uint r, float value) {
 }
 
 #if GROUP == 1
-float sum_of_16(float16 v) {
-  const float8 eight = v.lo + v.hi;
-  const float4 four = eight.lo + eight.hi;
-  return (four.x + four.z) + (four.y + four.w);
-}
-
-// sums[j] = x . row r + j of a, past the last one the last.
-void dots(float* sums, __global const STORED(X_TYPE)* x, __global const STORED(A_TYPE)* a, uint K,
-          uint ranks, uint r) {
-  __global const STORED(A_TYPE)* a0 = a + (size_t)r * K;
-  __global const STORED(A_TYPE)* a1 = a + (size_t)min(r + 1, ranks - 1) * K;
-  __global const STORED(A_TYPE)* a2 = a + (size_t)min(r + 2, ranks - 1) * K;
-  __global const STORED(A_TYPE)* a3 = a + (size_t)min(r + 3, ranks - 1) * K;
-  float16 sum0 = 0.0f, sum1 = 0.0f, sum2 = 0.0f, sum3 = 0.0f;
-  uint k = 0;
-  for (; k + 16 <= K; k += 16) {
-    const float16 inputs = LOAD16(X_TYPE, x + k);
-    sum0 = fma(inputs, LOAD16(A_TYPE, a0 + k), sum0);
-    sum1 = fma(inputs, LOAD16(A_TYPE, a1 + k), sum1);
-    sum2 = fma(inputs, LOAD16(A_TYPE, a2 + k), sum2);
-    sum3 = fma(inputs, LOAD16(A_TYPE, a3 + k), sum3);
-  }
-  sums[0] = sum_of_16(sum0);
-  sums[1] = sum_of_16(sum1);
-  sums[2] = sum_of_16(sum2);
-  sums[3] = sum_of_16(sum3);
-  for (; k < K; ++k) {
-    const float input = LOAD_ONE(X_TYPE, x, k);
-    sums[0] = fma(input, LOAD_ONE(A_TYPE, a0, k), sums[0]);
-    sums[1] = fma(input, LOAD_ONE(A_TYPE, a1, k), sums[1]);
-    sums[2] = fma(input, LOAD_ONE(A_TYPE, a2, k), sums[2]);
-    sums[3] = fma(input, LOAD_ONE(A_TYPE, a3, k), sums[3]);
-  }
-}
-
 void shrink_row(Outputs to, __global const STORED(X_TYPE)* x, __global const STORED(A_TYPE)* a,
                 uint K, uint ranks, float scale) {
   const uint begin = get_group_id(1) * GROUP_RANKS, end = min(to.R, begin + GROUP_RANKS);
   for (uint r = begin; r < end; r += RANKS) {
     float sums[RANKS] = {0.0f, 0.0f, 0.0f, 0.0f};
-    if (r < ranks) dots(sums, x, a, K, ranks, r);
+    if (r < ranks) rank_dots(sums, x, a, K, ranks, r);
     for (uint j = 0; j < RANKS && r + j < end; ++j) {
       store_rank(to, r + j, r + j < ranks ? scale * sums[j] : 0.0f);
     }
@@ -169,7 +134,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void grouped_shrink(
   to.adapters = adapters;
   to.R = R;
   const uint ranks = has_adapter ? row_ranks(row_groups, m, R) : 0;
-  const float factor = has_adapter ? scale * row_scale(row_groups, m) : 0.0f;
+  const float factor = has_adapter ? scale * row_factor(row_groups, m) : 0.0f;
   __global const STORED(A_TYPE)* of_row = OF(get_group_id(2), a);
   if (has_adapter) of_row += (size_t)adapter * R * K;
 #if GROUP == 1

@@ -83,7 +83,7 @@ HostAdapter copy_of(const Adapter& adapter) {
                    .parameters = adapter.context().read<float>(adapter.parameters())};
   std::ranges::sort(copy.modules, {}, [](const AdapterModule& m) { return m.site.path; });
   for (const AdapterModule& module : copy.modules) copy.rank = std::max(copy.rank, module.rank);
-  apply_scales(copy, reads_bf16_adapter(adapter.context()),
+  apply_scales(copy, AdapterStacks::has_copies(adapter.context()),
                [](const AdapterModule& module) { return module.scale; });
   copy.digest = digest_of(copy);
   return copy;

@@ -39,7 +39,7 @@ struct HostAdapter {
   std::vector<AdapterModule> modules;  // sorted by path; of scale 1
   // As Adapter::parameters(), but each bt is multiplied with its module's scale.
   std::vector<float> parameters;
-  std::vector<std::uint16_t> parameters_bf16 = {};  // the same, if reads_bf16_adapter()
+  std::vector<std::uint16_t> parameters_bf16 = {};  // the same, if AdapterStacks::has_copies()
   std::int64_t rank = 0;                            // the largest of a module
   Digest digest = {};                               // of paths, ranks and matrices
 

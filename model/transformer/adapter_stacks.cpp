@@ -1,16 +1,18 @@
 #include "model/transformer/adapter_stacks.hpp"
 
+#include "clora/ops/decode/decode_layers.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
 AdapterStacks::AdapterStacks(LanguageModel& model, std::int64_t slots, std::int64_t max_rank)
-    : model_(model),
-      slots_(slots),
-      max_rank_(max_rank),
-      has_copies_(reads_bf16_adapter(model.context())) {
+    : model_(model), slots_(slots), max_rank_(max_rank), has_copies_(has_copies(model.context())) {
   require(slots >= 1 && max_rank >= 1 && max_rank <= Adapter::kMaxRank,
           "adapter stacks: at least one adapter of rank 1 to {} is required, got {} of rank {}",
           Adapter::kMaxRank, slots, max_rank);
+}
+
+bool AdapterStacks::has_copies(const Context& context) {
+  return reads_bf16_adapter(context) || decodes_bf16_stacks(context);
 }
 
 std::size_t AdapterStacks::bytes_of(const Shape& w) const {

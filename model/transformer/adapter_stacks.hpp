@@ -25,12 +25,15 @@ struct StackedFactors {
   std::int64_t rank = 0;
   std::span<const float> a = {};   // [rows, K]
   std::span<const float> bt = {};  // [rows, N], with all scales
-  // The same in bf16, if reads_bf16_adapter().
+  // The same in bf16, if AdapterStacks::has_copies().
   std::span<const std::uint16_t> a_bf16 = {}, bt_bf16 = {};
 };
 
 class AdapterStacks {
  public:
+  // Whether products or decoding of a Context read copies in bf16.
+  static bool has_copies(const Context& context);
+
   // No memory is allocated yet. REQUIRES: slots and max_rank are at least 1.
   AdapterStacks(LanguageModel& model, std::int64_t slots, std::int64_t max_rank);
 

@@ -13,10 +13,7 @@ namespace {
 // Why the op does not compute a linear layer of a block; or nullptr.
 const char* refusal_of(Recording& recording, const LinearLayer& layer, bool may_have_bias) {
   if (layer.weights.w.is_split()) return "weights are in several parts";
-  const LoraWeights lora = recording.adapted(layer).lora;
-  if (!lora.row_groups.empty() || !lora.column_scale.empty()) {
-    return "adapters have row groups or column scales";
-  }
+  if (!recording.adapted(layer).lora.column_scale.empty()) return "adapters have column scales";
   const bool has_bias = !layer.weights.bias.empty();
   return has_bias && !may_have_bias ? "a layer other than q, k and v has a bias" : nullptr;
 }
@@ -36,6 +33,9 @@ const char* refusal_of_joined(Recording& recording, const std::vector<LinearLaye
                               const std::vector<std::int64_t>& rows) {
   if (layers.size() != 1) return nullptr;
   const LinearLayer& layer = layers.front();
+  if (!recording.adapted(layer).lora.row_groups.empty()) {
+    return "a layer that is several in one has adapters of rows";
+  }
   const Tensor& w = layer.weights.w.whole();
   const std::size_t row_bytes = w.bytes() / static_cast<std::size_t>(w.shape()[0]);
   const std::size_t alignment = recording.model().context().device().base_alignment_bytes;

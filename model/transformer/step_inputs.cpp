@@ -31,10 +31,11 @@ std::span<std::int32_t> StepInputs::part(Part part, std::span<std::int32_t> stag
   return staging.subspan(begins_[part], sizes_[part]);
 }
 
-// A row of padding attends to the first key of the first table, or of the prompts' keys.
+// A row of padding attends to the first key of the first table, or of the prompts' keys. Its position
+// is 0: ropes read the angles of every row.
 void StepInputs::clear(std::span<std::int32_t> staging) const {
   std::ranges::fill(staging, 0);
-  for (const Part each : {kSources, kPositions, kSlots, kGathered, kOutputs}) {
+  for (const Part each : {kSources, kSlots, kGathered, kOutputs}) {
     std::ranges::fill(part(each, staging), -1);
   }
 }

@@ -15,6 +15,7 @@
 #include "ops/attention/attention_spec.hpp"
 #include "ops/decode/decode_layers_dispatch.hpp"
 #include "ops/decode/decode_layers_table.hpp"
+#include "ops/dispatch/integer_products.hpp"
 #include "ops/dispatch/soft_cap_define.hpp"
 #include "ops/tensor_overlap.hpp"
 #include "runtime/fail.hpp"
@@ -61,6 +62,19 @@ std::int64_t columns_before(const DecodeLayer& l, Neighbours neighbours, std::si
   return columns;
 }
 
+// Adapters of rows.
+void require_stack(const LoraWeights& lora, const DecodeLayer& l, std::size_t projection,
+                   const Sizes& s) {
+  constexpr std::string_view op = "decode_layers";
+  const Shape& w = matrices_of(l)[projection]->shape();
+  require_tensor(op, "row_groups", lora.row_groups, {s.M, kRowGroupWords}, DType::u32);
+  require(lora.a.shape().rank() == 3,
+          "{}: with row groups, a must be f32 [adapters, R, {}], got {}", op, w[1], lora.a.text());
+  const std::int64_t adapters = lora.a.shape()[0];
+  require_tensor(op, "a", lora.a, {adapters, lora.rank(), w[1]});
+  require_tensor(op, "bt", lora.bt, {adapters, lora.rank(), w[0]});
+}
+
 void require_adapter(const DecodeLayer& l, std::size_t projection, const Sizes& s) {
   constexpr std::string_view op = "decode_layers";
   const LoraWeights& lora = l.loras[projection];
@@ -74,8 +88,8 @@ void require_adapter(const DecodeLayer& l, std::size_t projection, const Sizes& 
           op);
   if (lora.empty()) return;
   require(lora.dropout.probability == 0, "{}: adapters must not use dropout", op);
-  require(lora.row_groups.empty() && lora.column_scale.empty(),
-          "{}: adapters must not have row groups or column scales", op);
+  require(lora.column_scale.empty(), "{}: adapters must not have column scales", op);
+  if (!lora.row_groups.empty()) return require_stack(lora, l, projection, s);
   const Shape& w = matrices_of(l)[projection]->shape();
   const std::int64_t columns =
       joins ? columns_before(l, neighbours, neighbours.first + neighbours.count) : w[0];
@@ -94,7 +108,7 @@ void require_layer(const DecodeLayer& l, const Sizes& s) {
   require_matrix("gate", l.gate, s.F, s.D);
   require_matrix("up", l.up, s.F, s.D);
   require_matrix("down", l.down, s.D, s.F);
-  require_tensor(op, "first", l.first, {1}, DType::i32);
+  require_tensor(op, "first", l.first, {s.M}, DType::i32);
   require_rope_table("rope_table", l.rope_table, s);
   require_rope_table("key_rope_table", l.key_rope_table, s);
   require(!l.rope_table.empty() || l.key_rope_table.empty(),
@@ -138,7 +152,7 @@ LoraWeights own_adapter(Batch& batch, const DecodeLayer& l, std::size_t projecti
 void record_linear(Batch& batch, const Tensor& y, const Tensor& x, const LinearWeights& weights,
                    const LoraWeights& lora, const Tensor& residual = {}) {
   const Tensor s =
-      lora.empty() ? Tensor() : batch.temporary({1, lora.a.shape()[0]}, DType::f32, "s");
+      lora.empty() ? Tensor() : batch.temporary({x.shape()[0], lora.rank()}, DType::f32, "s");
   record_lora_linear(batch, y, s, x, weights, lora, residual);
 }
 
@@ -169,20 +183,20 @@ void attend(Batch& batch, const Tensor& x, const DecodeLayer& l, const DecodeLay
             const Sizes& s) {
   const auto linear = [&](std::size_t projection, const Tensor& h, const Tensor& w,
                           const Tensor& bias, std::string_view name) {
-    const Tensor y = batch.temporary({1, w.shape()[0]}, DType::f32, name);
+    const Tensor y = batch.temporary({s.M, w.shape()[0]}, DType::f32, name);
     record_linear(batch, y, h, {w, bias}, own_adapter(batch, l, projection));
     return y;
   };
-  const Tensor h = batch.temporary({1, s.D}, DType::f32, "h1");
+  const Tensor h = batch.temporary({s.M, s.D}, DType::f32, "h1");
   record_rms_norm(batch, h, x, l.input_norm, decode.epsilon);
-  const Tensor q = linear(0, h, l.q, l.q_bias, "q").reshape({1, s.H, s.E});
-  const Tensor k = linear(1, h, l.k, l.k_bias, "k").reshape({1, s.G, s.E});
-  const Tensor v = linear(2, h, l.v, l.v_bias, "v").reshape({1, s.G, s.E});
+  const Tensor q = linear(0, h, l.q, l.q_bias, "q").reshape({s.M, s.H, s.E});
+  const Tensor k = linear(1, h, l.k, l.k_bias, "k").reshape({s.M, s.G, s.E});
+  const Tensor v = linear(2, h, l.v, l.v_bias, "v").reshape({s.M, s.G, s.E});
   finish_heads(batch, q, l.q_norm, l.rope_table, decode);
   finish_heads(batch, k, l.k_norm, key_rope_table_of(l), decode);
   record_cache_append(batch, l.key_cache, k, decode.slot);
   record_cache_append(batch, l.value_cache, v, decode.slot);
-  const Tensor y = batch.temporary({1, s.H, s.E}, DType::f32, "attention");
+  const Tensor y = batch.temporary({s.M, s.H, s.E}, DType::f32, "attention");
   record_attention(batch, y, {},
                    {.q = q,
                     .k = l.key_cache,
@@ -192,14 +206,14 @@ void attend(Batch& batch, const Tensor& x, const DecodeLayer& l, const DecodeLay
                     .scale = decode.scale,
                     .soft_cap = decode.soft_cap,
                     .pages = decode.pages});
-  add_output(batch, x, y.reshape({1, s.H * s.E}), l.o, l.loras[3], l.attention_post_norm, decode);
+  add_output(batch, x, y.reshape({s.M, s.H * s.E}), l.o, l.loras[3], l.attention_post_norm, decode);
 }
 
 void feed_forward(Batch& batch, const Tensor& x, const DecodeLayer& l, const DecodeLayers& decode,
                   const Sizes& s) {
-  const Tensor h = batch.temporary({1, s.D}, DType::f32, "h2");
-  const Tensor gate = batch.temporary({1, s.F}, DType::f32, "gate");
-  const Tensor up = batch.temporary({1, s.F}, DType::f32, "up");
+  const Tensor h = batch.temporary({s.M, s.D}, DType::f32, "h2");
+  const Tensor gate = batch.temporary({s.M, s.F}, DType::f32, "gate");
+  const Tensor up = batch.temporary({s.M, s.F}, DType::f32, "up");
   record_rms_norm(batch, h, x, l.output_norm, decode.epsilon);
   record_linear(batch, gate, h, {l.gate, {}}, own_adapter(batch, l, 4));
   record_linear(batch, up, h, {l.up, {}}, own_adapter(batch, l, 5));
@@ -211,15 +225,15 @@ void feed_forward(Batch& batch, const Tensor& x, const DecodeLayer& l, const Dec
 
 void require_decode_layers(const Tensor& x, const DecodeLayers& decode) {
   constexpr std::string_view op = "decode_layers";
+  require(!x.empty() && x.shape().rank() == 2, "{}: x must be f32 [M, D], got {}", op,
+          x.empty() ? "nothing" : x.text());
+  require_tensor(op, "position", decode.position, {x.shape()[0]}, DType::i32);
   const Sizes s = decode_sizes(decode);
-  require_tensor(op, "x", x, {1, s.D});
+  require_tensor(op, "x", x, {s.M, s.D});
   for (const DecodeLayer& layer : decode.layers) require_layer(layer, s);
-  require_tensor(op, "position", decode.position, {1}, DType::i32);
-  require_tensor(op, "last", decode.last, {1}, DType::i32);
-  require_tensor(op, "slot", decode.slot, {1}, DType::i32);
-  require_pages(op, decode.pages, s.S, 1);
-  require(decode.pages.tables.shape()[0] == 1, "{}: one page table is required, got {}", op,
-          decode.pages.tables.shape()[0]);
+  require_tensor(op, "last", decode.last, {s.M}, DType::i32);
+  require_tensor(op, "slot", decode.slot, {s.M}, DType::i32);
+  require_pages(op, decode.pages, s.S, s.M);
   require_soft_cap(op, decode.soft_cap);
 }
 
@@ -260,12 +274,16 @@ void record_decode_layers_in_few_launches(Batch& batch, const Tensor& x,
   choose_decode_layers(batch.context(), decode).record(batch, x, decode, {});
 }
 
+bool decodes_bf16_stacks(const Context& context) {
+  return context.capabilities().cpu && integer_products(context) != IntegerDots::none;
+}
+
 // The number of cache rows is known on the device only: their bytes and flops are not counted.
 Cost decode_layers_cost(const DecodeLayers& decode) {
   Cost sum;
   for (const DecodeLayer& layer : decode.layers) {
     for (const Tensor* w : matrices_of(layer)) {
-      const Cost cost = gemm_cost(1, *w);
+      const Cost cost = gemm_cost(decode.position.elements(), *w);
       sum.flops += cost.flops;
       sum.bytes += cost.bytes;
     }

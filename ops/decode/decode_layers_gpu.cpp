@@ -156,7 +156,7 @@ void test_decode_gpu(SelfTest& test, const DecodeLayers& decode) {
   probe.layers = layers_to_test(test, decode, rows);
   probe.position = test.input({1}, position);
   probe.last = test.input({1}, position);
-  place_in_pages(test, probe, {kPages, decode.pages.positions}, S - 1);
+  place_in_pages(test, probe, {kPages, decode.pages.positions}, position);
   const Tensor x = test.changed(test.input({1, decode_sizes(decode).D}));
   const Tensor grid_barrier = test.input({3}, std::vector<std::int32_t>(3));
   if (makes_reference(test.batch().context())) {
@@ -186,6 +186,7 @@ bool decode_layers_gpu_fit(const Device& device, const DecodeSizes& s, std::int6
 }
 
 const char* decode_layers_gpu_refusal(const Context& context, const DecodeLayers& decode) {
+  if (const char* refusal = refusal_of_several_rows(decode)) return refusal;
   if (decode_sizes(decode).cache == DType::q8_0) return "it writes caches of f32, bf16 or f16";
   const Tensor& like = decode.layers.front().q;
   for (const DecodeLayer& layer : decode.layers) {

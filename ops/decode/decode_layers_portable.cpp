@@ -368,6 +368,7 @@ bool are_alike(std::initializer_list<const Tensor*> weights) {
 }  // namespace
 
 const char* decode_layers_portable_refusal(const Context& context, const DecodeLayers& decode) {
+  if (const char* refusal = refusal_of_several_rows(decode)) return refusal;
   const DecodeSizes s = decode_sizes(decode);
   if (s.D % kVec8 != 0 || s.F % kVec8 != 0 || s.H * s.E % kVec8 != 0 || s.E % 2 != 0 ||
       s.H % s.G != 0) {

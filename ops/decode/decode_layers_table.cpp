@@ -12,7 +12,7 @@ namespace clora {
 namespace {
 
 // In the order of cl/decode/decode_layers_table.clh; those that are optional may be empty.
-std::vector<Tensor> tensors_of(const DecodeLayer& l) {
+std::vector<Tensor> tensors_of(const DecodeLayer& l, DType adapters) {
   std::vector<Tensor> tensors{l.input_norm,
                               l.q,
                               l.k,
@@ -34,8 +34,9 @@ std::vector<Tensor> tensors_of(const DecodeLayer& l) {
                               l.k_norm,
                               l.attention_post_norm,
                               l.feed_forward_post_norm};
-  for (const LoraWeights& lora : l.loras) tensors.push_back(lora.a);
-  for (const LoraWeights& lora : l.loras) tensors.push_back(lora.bt);
+  const bool copies = adapters == DType::bf16;
+  for (const LoraWeights& lora : l.loras) tensors.push_back(copies ? lora.a_bf16 : lora.a);
+  for (const LoraWeights& lora : l.loras) tensors.push_back(copies ? lora.bt_bf16 : lora.bt);
   return tensors;
 }
 
@@ -79,6 +80,7 @@ DecodeSizes decode_sizes(const DecodeLayers& decode) {
           .G = cache[1],
           .E = cache[2],
           .S = cache[0],
+          .M = decode.position.elements(),
           .W = rotated_width(decode),
           .head_norms = !layer.q_norm.empty(),
           .post_norms = !layer.attention_post_norm.empty(),
@@ -105,7 +107,7 @@ const Tensor& key_rope_table_of(const DecodeLayer& l) {
   return l.key_rope_table.empty() ? l.rope_table : l.key_rope_table;
 }
 
-std::int64_t rank_of(const LoraWeights& lora) { return lora.empty() ? 0 : lora.a.shape()[0]; }
+std::int64_t rank_of(const LoraWeights& lora) { return lora.empty() ? 0 : lora.rank(); }
 
 bool has_joined_adapter(const DecodeLayer& l, std::size_t projection) {
   const LoraWeights& lora = l.loras[projection];
@@ -124,6 +126,30 @@ bool decode_is_adapted(const DecodeLayers& decode) {
   return std::ranges::any_of(decode.layers, has_adapter);
 }
 
+Tensor row_groups_of(const DecodeLayers& decode) {
+  for (const DecodeLayer& layer : decode.layers) {
+    for (const LoraWeights& lora : layer.loras) {
+      if (!lora.row_groups.empty()) return lora.row_groups;
+    }
+  }
+  return {};
+}
+
+DType adapter_type_of(const DecodeLayers& decode) {
+  const auto has_copies = [](const LoraWeights& lora) {
+    return lora.empty() || (!lora.row_groups.empty() && !lora.a_bf16.empty());
+  };
+  const bool all = std::ranges::all_of(decode.layers, [&](const DecodeLayer& layer) {
+    return std::ranges::all_of(layer.loras, has_copies);
+  });
+  return all ? DType::bf16 : DType::f32;
+}
+
+const char* refusal_of_several_rows(const DecodeLayers& decode) {
+  if (decode_sizes(decode).M > 1) return "it decodes one row";
+  return row_groups_of(decode).empty() ? nullptr : "its rows have one adapter";
+}
+
 Tensor decode_table(Context& context, const DecodeLayers& decode) {
   for (const Tensor& tensor : tensors_of(decode)) {
     const std::string& temporary = tensor.storage()->name;
@@ -136,8 +162,9 @@ Tensor decode_table(Context& context, const DecodeLayers& decode) {
   const Tensor table = context.allocate({std::ssize(bytes)}, DType::u8, MemoryTag::activations);
   context.write(table, bytes);
   Batch batch(context);
+  const DType adapters = adapter_type_of(decode);
   for (std::size_t i = 0; i < decode.layers.size(); ++i) {
-    prepare_addresses(batch, table, i * kDecodeAddresses, tensors_of(decode.layers[i]),
+    prepare_addresses(batch, table, i * kDecodeAddresses, tensors_of(decode.layers[i], adapters),
                       "decode_layers/addresses");
   }
   batch.submit().wait();
@@ -146,8 +173,9 @@ Tensor decode_table(Context& context, const DecodeLayers& decode) {
 
 std::vector<Tensor> tensors_of(const DecodeLayers& decode) {
   std::vector<Tensor> all;
+  const DType adapters = adapter_type_of(decode);
   for (const DecodeLayer& l : decode.layers) {
-    std::ranges::copy_if(tensors_of(l), std::back_inserter(all),
+    std::ranges::copy_if(tensors_of(l, adapters), std::back_inserter(all),
                          [](const Tensor& t) { return !t.empty(); });
   }
   return all;

@@ -16,6 +16,7 @@ using uint = std::uint32_t;  // OpenCL C's
 
 struct DecodeSizes {
   std::int64_t layers, D, F, H, G, E, S;
+  std::int64_t M = 1;  // rows
   std::int64_t W = 0;  // elements of a head that rope rotates; 0: none in any layer
   bool head_norms = false, post_norms = false;      // of all layers
   DType cache = DType::f32;                         // of the keys and values of all layers
@@ -36,6 +37,12 @@ bool has_joined_adapter(const DecodeLayer& layer, std::size_t projection);
 bool has_bias(const DecodeLayer& layer);
 bool has_adapter(const DecodeLayer& layer);
 bool decode_is_adapted(const DecodeLayers& decode);  // whether any layer has an adapter
+// The type of the adapters that kernels read: bf16 if all are stacks with copies, else f32.
+DType adapter_type_of(const DecodeLayers& decode);
+// That of the first layer with adapters; empty if the rows have one adapter, or none.
+Tensor row_groups_of(const DecodeLayers& decode);
+// Why the kernels that decode one row with one adapter do not support these layers; or nullptr.
+const char* refusal_of_several_rows(const DecodeLayers& decode);
 
 // Returns the table of the layers' addresses. Runs a batch on the device that fills it in, and
 // waits for it.

@@ -163,6 +163,106 @@ TEST_F(OneLaunch, GivesTheBitsOfTheUnfusedOpsOverCachesOfEveryType) {
   }
 }
 
+// Rows of sequences of different lengths; four are multiplied at once.
+const std::vector<Place> kPlaces{{33, 5}, {0, 0}, {39, 39}, {17, 0}, {38, 2}, {16, 16}, {5, 1}};
+
+std::vector<Place> first_places(std::size_t rows) {
+  return {kPlaces.begin(), kPlaces.begin() + static_cast<std::ptrdiff_t>(rows)};
+}
+
+TEST_F(OneLaunch, OfSeveralRowsGivesTheBitsOfTheUnfusedOps) {
+  for (const std::size_t rows : {2, 4, 7}) {
+    for (const bool with_options : {false, true}) {
+      Layers one(context(), kSmall, DType::q4_1, first_places(rows));
+      Layers unfused(context(), kSmall, DType::q4_1, first_places(rows));
+      for (Layers* layers : {&one, &unfused}) {
+        if (with_options) layers->add_options();
+        if (with_options) layers->store_caches_as(DType::bf16);
+        layers->store_nothing_of(1);
+      }
+      const auto before = one.bits();
+      ASSERT_TRUE(decodes_in_one_launch(context(), one.decode));
+      run_one_launch(context(), one);
+      run_unfused(context(), unfused);
+      EXPECT_NE(one.bits(), before);
+      EXPECT_EQ(one.bits(), unfused.bits()) << rows;
+    }
+  }
+}
+
+TEST_F(OneLaunch, OfSeveralRowsWithAdaptersGivesTheBitsOfTheUnfusedOps) {
+  for (const std::vector<int>& adapters : std::vector<std::vector<int>>{
+           {0}, {-1}, {2, 2, 2, 2, 2}, {1, -1, 0, 2, 2, -1, 1}, {-1, -1, -1, -1, 1, 1, 0}}) {
+    for (const bool with_options : {false, true}) {
+      Layers one(context(), kSmall, DType::q4_1, first_places(adapters.size()));
+      Layers unfused(context(), kSmall, DType::q4_1, first_places(adapters.size()));
+      for (Layers* layers : {&one, &unfused}) {
+        if (with_options) layers->add_options();
+        layers->add_adapters_of_rows(adapters);
+      }
+      ASSERT_TRUE(decodes_in_one_launch(context(), one.decode));
+      run_one_launch(context(), one);
+      run_unfused(context(), unfused);
+      EXPECT_EQ(one.bits(), unfused.bits()) << testing::PrintToString(adapters);
+    }
+  }
+}
+
+TEST_F(OneLaunch, ReadsTheCopiesOfAdaptersOfRows) {
+  const std::vector<int> adapters{1, -1, 0, 2, 2};
+  Layers one(context(), kSmall, DType::q4_1, first_places(adapters.size()));
+  Layers unfused(context(), kSmall, DType::q4_1, first_places(adapters.size()));
+  one.add_adapters_of_rows(adapters);
+  one.add_bf16_stacks();
+  unfused.add_adapters_of_rows(adapters);
+  unfused.round_stacks();
+  ASSERT_TRUE(decodes_bf16_stacks(context()));
+  ASSERT_TRUE(decodes_in_one_launch(context(), one.decode));
+  run_one_launch(context(), one);
+  run_unfused(context(), unfused);
+  EXPECT_EQ(one.bits(), unfused.bits());
+}
+
+TEST_F(OneLaunch, WithOneAdapterOfAllRowsGivesWhatTheUnfusedOpsGive) {
+  for (const std::size_t rows : {1, 5}) {
+    Layers one(context(), kSmall, DType::q8_0, first_places(rows));
+    Layers unfused(context(), kSmall, DType::q8_0, first_places(rows));
+    one.add_adapters();
+    unfused.add_adapters();
+    ASSERT_TRUE(decodes_in_one_launch(context(), one.decode));
+    run_one_launch(context(), one);
+    run_unfused(context(), unfused);
+    test::expect_close(one.values(), test::to_double(unfused.values()), 1e-4, "one adapter");
+  }
+}
+
+// The number of rows changes only in how many parts the keys are summed.
+TEST_F(OneLaunch, GivesEachRowWhatItGetsAlone) {
+  const std::vector<int> adapters{0, 1, 2, -1, 0, 0, 1, 1, -1, 2, 2, 0, 1, 2, -1, 0};
+  std::vector<Place> places;
+  for (std::size_t m = 0; m < adapters.size(); ++m) places.push_back(kPlaces[m % kPlaces.size()]);
+  Layers all(context(), kSmall, DType::q4_0, places);
+  all.add_adapters_of_rows(adapters);
+  std::vector<Layers> alone;
+  for (std::size_t m = 0; m < adapters.size(); ++m) {
+    alone.emplace_back(context(), kSmall, DType::q4_0, places);
+    alone.back().add_adapters_of_rows(adapters);
+    alone.back().keep_row(static_cast<std::int64_t>(m));
+  }
+  run_one_launch(context(), all);
+  for (std::size_t m = 0; m < adapters.size(); ++m) {
+    run_one_launch(context(), alone[m]);
+    test::expect_close(alone[m].row_of_x(0),
+                       test::to_double(all.row_of_x(static_cast<std::int64_t>(m))), 1e-4, "row");
+  }
+}
+
+TEST_F(OneLaunch, IsNotSelectedForManyRows) {
+  const std::vector<Place> places(17, Place{3, 0});
+  const Layers many(context(), kSmall, DType::q4_1, places);
+  EXPECT_FALSE(decodes_in_one_launch(context(), many.decode));
+}
+
 TEST_F(OneLaunch, GivesTheSameBitsWithManyKeysAndInEveryReplay) {
   std::vector<std::uint32_t> want;
   for (int repeat = 0; repeat < 50; ++repeat) {
@@ -201,6 +301,16 @@ TEST_F(OneLaunch, PassesItsSelfTest) {
       EXPECT_TRUE(decodes_in_one_launch(*tested.context, layers.decode)) << name_of(type);
     }
   }
+  for (const DType type : {DType::q4_0, DType::q4_1, DType::q8_0}) {
+    Layers layers(*tested.context, kSmall, type, {3, 0});
+    layers.store_caches_as(DType::bf16);
+    layers.add_adapters_of_rows({1});
+    layers.add_bf16_stacks();
+    EXPECT_TRUE(decodes_in_one_launch(*tested.context, layers.decode)) << name_of(type);
+  }
+  Layers of_one_adapter(*tested.context, kSmall, DType::q4_1, {3, 0});
+  of_one_adapter.add_adapters();
+  EXPECT_TRUE(decodes_in_one_launch(*tested.context, of_one_adapter.decode));
   EXPECT_THAT(*tested.warnings, testing::IsEmpty());
   EXPECT_THAT(*tested.missing_sums, testing::IsEmpty());
 }
@@ -621,7 +731,7 @@ TEST_P(DecodeLayersTest, RefusesAdaptersThatDoNotFit) {
   EXPECT_THAT(error([](DecodeLayer& l) { l.loras[6].dropout.probability = 0.5F; }),
               HasSubstr("must not use dropout"));
   EXPECT_THAT(error([](DecodeLayer& l) { l.loras[6].column_scale = l.input_norm; }),
-              HasSubstr("must not have row groups or column scales"));
+              HasSubstr("must not have column scales"));
 }
 
 TEST_P(DecodeLayersTest, RefusesTensorsThatDoNotFit) {

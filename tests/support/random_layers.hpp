@@ -22,24 +22,33 @@ struct CachePlace {
   std::int32_t position, first;
 };
 
-// Layers of random weights whose values stay near 1, and caches of random rows.
+// Layers of random weights whose values stay near 1, and caches of random rows. Each place is a row
+// of its own sequence.
 class RandomLayers {
  public:
   RandomLayers(Context& context, const LayerShapes& s, DType type, CachePlace place,
                Layout layout = Layout::packed)
-      : context_(context), s_(s), type_(type), layout_(layout) {
+      : RandomLayers(context, s, type, std::vector{place}, layout) {}
+  RandomLayers(Context& context, const LayerShapes& s, DType type,
+               const std::vector<CachePlace>& places, Layout layout = Layout::packed)
+      : context_(context), s_(s), type_(type), layout_(layout), M_(std::ssize(places)) {
     const Tensor rope_table = floats({s.S, s.E / 2, 2}, 1);
-    decode.position = integer(place.position);
-    const Tensor first = integer(place.first);
-    decode.last = integer(place.position);
-    place_in_pages(place.position);
+    std::vector<std::int32_t> positions, firsts;
+    for (const CachePlace& place : places) {
+      positions.push_back(place.position);
+      firsts.push_back(place.first);
+    }
+    decode.position = integers(positions);
+    const Tensor first = integers(firsts);
+    decode.last = integers(positions);
+    place_in_pages(positions);
     decode.heads = s.H;
     decode.epsilon = 1e-5F;
     decode.scale = 1 / std::sqrt(static_cast<float>(s.E));
     for (std::int64_t l = 0; l < s.layers; ++l) {
       decode.layers.push_back(layer(first, rope_table));
     }
-    x = floats({1, s.D}, 1);
+    x = floats({M_, s.D}, 1);
   }
   // Biases of q, k and v in every second layer.
   void add_biases() {
@@ -105,11 +114,9 @@ class RandomLayers {
   void add_adapters() {
     for (std::size_t l = 1; l < decode.layers.size(); ++l) {
       DecodeLayer& layer = decode.layers[l];
-      const std::array<const Tensor*, 7> matrices{&layer.q,    &layer.k,  &layer.v,   &layer.o,
-                                                  &layer.gate, &layer.up, &layer.down};
-      for (std::size_t p = 0; p < matrices.size(); ++p) {
+      for (std::size_t p = 0; p < layer.loras.size(); ++p) {
         if (p == 1) continue;
-        const Shape& w = matrices[p]->shape();
+        const Shape& w = matrix_of(layer, p).shape();
         const auto rank = static_cast<std::int64_t>(3 + 8 * p);
         layer.loras[p] = {floats({rank, w[1]}, 0.3F), floats({rank, w[0]}, 0.3F), 0.7F, {}};
       }
@@ -126,6 +133,69 @@ class RandomLayers {
       loras[5] = loras[4];
     }
   }
+  // Stacks of three adapters for all projections except one; the first layer has none. Row m has
+  // adapter `adapters[m]`, with ranks and a factor of its own, or if that is -1 none.
+  void add_adapters_of_rows(const std::vector<int>& adapters) {
+    constexpr std::int64_t kAdapters = 3, kRank = 7;
+    std::vector<RowGroup> groups;
+    for (std::int64_t m = 0; m < M_; ++m) {
+      const int adapter = adapters[static_cast<std::size_t>(m)];
+      if (adapter < 0) continue;
+      const auto number = static_cast<std::uint32_t>(adapter);
+      groups.push_back({m, m + 1, number, 7 - 2 * number, 0.5F + static_cast<float>(m)});
+    }
+    const Tensor table = context_.upload<std::uint32_t>(
+        {M_, kRowGroupWords}, DType::u32, row_group_table(M_, groups), MemoryTag::scratch);
+    for (std::size_t l = 1; l < decode.layers.size(); ++l) {
+      for (std::size_t p = 0; p < decode.layers[l].loras.size(); ++p) {
+        if (p == 2) continue;
+        const Shape& w = matrix_of(decode.layers[l], p).shape();
+        decode.layers[l].loras[p] = {.a = floats({kAdapters, kRank, w[1]}, 0.3F),
+                                     .bt = floats({kAdapters, kRank, w[0]}, 0.3F),
+                                     .scale = 0.7F,
+                                     .row_groups = table};
+      }
+    }
+  }
+  // Copies in bf16 of the adapters of rows.
+  void add_bf16_stacks() {
+    for_each_stack([&](LoraWeights& lora) {
+      lora.a_bf16 = rounded(lora.a, DType::bf16);
+      lora.bt_bf16 = rounded(lora.bt, DType::bf16);
+    });
+  }
+  // The adapters of rows become floats that are exact in bf16.
+  void round_stacks() {
+    for_each_stack([&](LoraWeights& lora) {
+      for (Tensor* of : {&lora.a, &lora.bt}) {
+        *of = context_.upload<float>(of->shape(), DType::f32, values_of(rounded(*of, DType::bf16)),
+                                     MemoryTag::scratch);
+      }
+    });
+  }
+  // The row's key and value are not written.
+  void store_nothing_of(std::size_t m) {
+    std::vector<std::int32_t> slots = context_.read<std::int32_t>(decode.slot);
+    slots[m] = -1;
+    decode.slot = integers(slots);
+  }
+  // Without all rows but one, which becomes the first.
+  void keep_row(std::int64_t m) {
+    const auto own = [&](const Tensor& of) {
+      return integers({context_.read<std::int32_t>(of)[static_cast<std::size_t>(m)]});
+    };
+    for (Tensor* of : {&decode.position, &decode.last, &decode.slot, &decode.pages.table_of}) {
+      *of = own(*of);
+    }
+    x = context_.upload<float>({1, s_.D}, DType::f32, row_of_x(m), MemoryTag::scratch);
+    for (DecodeLayer& layer : decode.layers) {
+      layer.first = own(layer.first);
+      for (LoraWeights& lora : layer.loras) {
+        if (!lora.empty()) lora.row_groups = own_words(lora.row_groups, m);
+      }
+    }
+  }
+  std::vector<float> row_of_x(std::int64_t m) const { return context_.read<float>(x.rows(m, 1)); }
   // x and the caches as floats; their bits.
   std::vector<float> values() const {
     std::vector<float> all = values_of(x);
@@ -146,32 +216,56 @@ class RandomLayers {
   Tensor x;
 
  private:
-  static constexpr std::int64_t kPage = 16;
+  static constexpr std::int32_t kPage = 16;
 
+  template <class F>
+  void for_each_stack(F f) {
+    for (DecodeLayer& layer : decode.layers) {
+      for (LoraWeights& lora : layer.loras) {
+        if (!lora.empty()) f(lora);
+      }
+    }
+  }
+  static const Tensor& matrix_of(const DecodeLayer& l, std::size_t projection) {
+    return *std::array{&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}[projection];
+  }
   Tensor floats(Shape shape, float scale) {
     std::mt19937 generator(++seed_);
     std::vector<float> values(static_cast<std::size_t>(shape.elements()));
     for (float& v : values) v = scale * (static_cast<float>(generator() >> 8U) * 0x1p-23F - 1.0F);
     return context_.upload<float>(shape, DType::f32, values, MemoryTag::scratch);
   }
-  // The caches' pages in an order that leaves none at its place; position's slot.
-  void place_in_pages(std::int32_t position) {
-    const std::int64_t pages = cache_rows() / kPage;
-    std::vector<std::int32_t> table(static_cast<std::size_t>(pages));
-    for (std::size_t i = 0; i < table.size(); ++i) {
-      table[i] = static_cast<std::int32_t>((table.size() + 1 - i) % table.size());
+  // The pages of each row's sequence in an order that leaves none at its place, those of all rows
+  // by turns, the last row's table first; the positions' slots.
+  void place_in_pages(const std::vector<std::int32_t>& positions) {
+    const auto rows = static_cast<std::int32_t>(M_);
+    const auto pages = static_cast<std::int32_t>(cache_rows() / M_ / kPage);
+    std::vector<std::int32_t> tables, table_of, slots;
+    for (std::int32_t t = 0; t < rows; ++t) {
+      for (std::int32_t i = 0; i < pages; ++i) tables.push_back((pages + 1 - i) % pages * rows + t);
     }
-    decode.pages = {
-        .tables = context_.upload<std::int32_t>({1, pages}, DType::i32, table, MemoryTag::scratch),
-        .table_of = integer(0),
-        .positions = kPage};
-    const std::int32_t page = table[static_cast<std::size_t>(position / kPage)];
-    decode.slot = integer(page * static_cast<std::int32_t>(kPage) +
-                          position % static_cast<std::int32_t>(kPage));
+    for (const std::int32_t position : positions) {
+      table_of.push_back(rows - 1 - static_cast<std::int32_t>(table_of.size()));
+      const auto entry = static_cast<std::size_t>(table_of.back() * pages + position / kPage);
+      slots.push_back(tables[entry] * kPage + position % kPage);
+    }
+    decode.pages = {.tables = context_.upload<std::int32_t>({M_, pages}, DType::i32, tables,
+                                                            MemoryTag::scratch),
+                    .table_of = integers(table_of),
+                    .positions = kPage};
+    decode.slot = integers(slots);
   }
-  std::int64_t cache_rows() const { return (s_.S + kPage - 1) / kPage * kPage; }
-  Tensor integer(std::int32_t value) {
-    return context_.upload<std::int32_t>({1}, DType::i32, std::vector{value}, MemoryTag::scratch);
+  Tensor own_words(const Tensor& table, std::int64_t m) const {
+    const std::vector<std::uint32_t> all = context_.read<std::uint32_t>(table);
+    const auto begin = all.begin() + m * kRowGroupWords;
+    return context_.upload<std::uint32_t>({1, kRowGroupWords}, DType::u32,
+                                          std::vector(begin, begin + kRowGroupWords),
+                                          MemoryTag::scratch);
+  }
+  std::int64_t cache_rows() const { return M_ * ((s_.S + kPage - 1) / kPage * kPage); }
+  Tensor integers(const std::vector<std::int32_t>& values) {
+    return context_.upload<std::int32_t>({std::ssize(values)}, DType::i32, values,
+                                         MemoryTag::scratch);
   }
   Tensor matrix(std::int64_t n, std::int64_t k) {
     return random_weights(type_, n, k, ++seed_).upload(context_, layout_);
@@ -231,6 +325,7 @@ class RandomLayers {
   LayerShapes s_;
   DType type_;
   Layout layout_;
+  std::int64_t M_;  // rows
   std::uint32_t seed_ = 0;
 };
 

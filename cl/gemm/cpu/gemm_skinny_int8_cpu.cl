@@ -26,52 +26,6 @@
 #include "gemm/cpu/gemm_skinny_epilogue_cpu.clh"
 #include "gemm/cpu/gemm_int8_cpu.clh"
 
-#if defined(INT8_AVX2) || defined(INT8_AVX_VNNI)
-#define MOST_ROWS 1  // four rows need twice the registers
-#else
-#define MOST_ROWS 4
-
-// As packed_dot, for four rows of x, `row_bytes` apart.
-INT8_TARGET void packed_dot_4(float16* sums, __global const uchar* panel, __local const char* x,
-                              uint K, uint row_bytes) {
-  float16 y0 = 0.0f, y1 = 0.0f, y2 = 0.0f, y3 = 0.0f;
-  const uint step = row_bytes / 4;
-  __local const int* q1 = FIRST_DIGITS(x);
-  __local const int* q2 = SECOND_DIGITS(x, K);
-  __local const float* xs = SCALES(x, K);
-  for (uint k = 0; k < K; k += 32) {
-    __global const uint* codes = packed_codes(panel, k);
-    const uint16 scales = vload16(0, packed_scales(panel, k)) >> packed_shift(k);
-    const float16 d = halves_of(scales & 0xffffu);
-    Dots first0 = NO_DOTS, first1 = NO_DOTS, first2 = NO_DOTS, first3 = NO_DOTS;
-    Dots second0 = NO_DOTS, second1 = NO_DOTS, second2 = NO_DOTS, second3 = NO_DOTS;
-#define DOT_ROW(i, j)                                                    \
-  first##i = add_dots(first##i, part, (int16)(q1[(i) * step + (j)]));    \
-  second##i = add_dots(second##i, part, (int16)(q2[(i) * step + (j)]));
-#define DOT_PART_4(j)             \
-  {                               \
-    const uint16 part = CODES(j); \
-    DOT_ROW(0, j)                 \
-    DOT_ROW(1, j)                 \
-    DOT_ROW(2, j)                 \
-    DOT_ROW(3, j)                 \
-  }
-    EACH_PART(DOT_PART_4)
-    ADD_BLOCK(y0, (sums_of(first0) << 8) + sums_of(second0), xs)
-    ADD_BLOCK(y1, (sums_of(first1) << 8) + sums_of(second1), xs + step)
-    ADD_BLOCK(y2, (sums_of(first2) << 8) + sums_of(second2), xs + 2 * step)
-    ADD_BLOCK(y3, (sums_of(first3) << 8) + sums_of(second3), xs + 3 * step)
-    q1 += 8;
-    q2 += 8;
-    xs += 2;
-  }
-  sums[0] = y0;
-  sums[1] = y1;
-  sums[2] = y2;
-  sums[3] = y3;
-}
-#endif
-
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny_int8(
     __global float* y, __global const float* x, __global const uchar* w,
     __global const float* addend, __global const float* bias, __global const float* s,
@@ -91,13 +45,10 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny_int8(
     for (uint n = n_begin; n < n_end; n += PACKED_ROWS) {
       __global const uchar* panel = weight_row(w, n, K);
       for (uint i0 = 0; i0 < held;) {
-        const uint count = held - i0 >= MOST_ROWS ? MOST_ROWS : 1;
+        const uint count = rows_at_once(held - i0);
         float16 sums[MOST_ROWS];
         fetch_low_rank(u, row_groups, problem, m_held + i0, count, n);
-#if MOST_ROWS == 4
-        if (count == 4) packed_dot_4(sums, panel, scratch + i0 * row_bytes, K, row_bytes);
-#endif
-        if (count == 1) sums[0] = packed_dot(panel, scratch + i0 * row_bytes, K);
+        packed_dots(sums, panel, scratch + i0 * row_bytes, K, count);
         for (uint i = 0; i < count; ++i) {
           finish_row(y, (const float*)(sums + i), epilogue, s, u, row_groups, problem,
                      m_held + i0 + i, n, PACKED_ROWS);
