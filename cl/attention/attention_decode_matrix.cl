@@ -6,8 +6,8 @@
 // Shapes  q, y [T, H, E]; k, v [Tk, G, E]; first, last [T] i32; log_sum_exp [T, H]. With -D SPLIT
 //         parts [T, H, splits, E + 2]: unnormalised sums of v, the maximum of their products, their
 //         total; counters [T, H / heads] u32, which are zero before and after a launch
-// Types   q of -D X_TYPE, y of RESULT_TYPE: f32, bf16 or f16; k and v bf16; all else f32.
-//         -D HEAD_DIM=E, a multiple of 16; rows of k and v are aligned to 16 bytes
+// Types   q of -D X_TYPE, y of RESULT_TYPE: f32, bf16 or f16; k and v of KEY_TYPE: bf16 or f16; all
+//         else f32. -D HEAD_DIM=E, a multiple of 16; rows of k and v are aligned to 16 bytes
 // Pages   -D PAGE, a multiple of 16: k and v are a cache of pages (paged_keys.clh)
 // Work    a work-group of SUBGROUPS sub-groups owns a row, `heads` <= 16 neighbouring heads of one
 //         key head, and a split of the row's keys: group (t splits + split, h / heads). Its
@@ -16,34 +16,40 @@
 //         the work-group adds at the end. Without -D SPLIT, splits is 1. With -D SPLIT=KEYS, a row
 //         has as many splits, up to `splits` <= 32, as have KEYS keys each; other groups have no
 //         work. The group of a row that ends last adds the parts of all
-// Local   queries [16, E] bf16; SUBGROUPS x STAGES x 32 rows of E bf16, which later are the sums
-//         [SUBGROUPS, heads, E + 8] f32, and then the factors of parts
+// Local   queries [16, E]; SUBGROUPS x STAGES x 32 rows of E, which later are the sums [SUBGROUPS,
+//         heads, E + 8] f32, and then the factors of parts
 // Tiles              16 keys              E
 //        16 heads |  scores, p   |  *  | values |  added to sums [16, E] in registers
 // Cost    4 E flops a (query, key) pair and head; reads keys and values once
-// Numerics  q and p are rounded to bf16 for their products, whose sums are f32; online softmax over
-//         a sub-group's blocks, then over sub-groups, then over splits, in a fixed order. Only keys
-//         of the range are read. -D SOFT_CAP: scores are capped (soft_cap.clh)
-//! clc: build on mma: MMA_SYNC HEAD_DIM={64,128} SUBGROUPS=8 STAGES=3 X_TYPE=bf16 RESULT_TYPE=bf16
-//!     PAGE=16
-//! clc: build on mma: MMA_SYNC HEAD_DIM=128 SUBGROUPS=8 STAGES=3 X_TYPE=bf16 RESULT_TYPE=bf16
-//!     SPLIT=768
-//! clc: build on mma: MMA_SYNC HEAD_DIM=256 SUBGROUPS=2 STAGES=2 X_TYPE=f32 RESULT_TYPE=f32
-//!     SPLIT=768 SOFT_CAP=50.0f
-//! clc: build MMA_SYNC EMULATED HEAD_DIM=32 SUBGROUPS=2 STAGES=2 X_TYPE=f32 RESULT_TYPE=f32 PAGE=16
-//! clc: build MMA_SYNC EMULATED HEAD_DIM=32 SUBGROUPS=2 STAGES=2 X_TYPE=f16 RESULT_TYPE=bf16
-//!     SPLIT=16
+// Numerics  q and p are rounded to KEY_TYPE for their products, whose sums are f32 (in f16 a query
+//         beyond 65504 is infinite); online softmax over a sub-group's blocks, then over sub-groups
+//         and splits, in a fixed order. Only keys of the range are read. -D SOFT_CAP: soft_cap.clh
+//! clc: build on mma: MMA_SYNC HEAD_DIM={64,128} SUBGROUPS=8 STAGES=3 KEY_TYPE=bf16 X_TYPE=bf16
+//!     RESULT_TYPE=bf16 PAGE=16
+//! clc: build on mma: MMA_SYNC HEAD_DIM=128 SUBGROUPS=8 STAGES=3 KEY_TYPE=f16 X_TYPE=bf16
+//!     RESULT_TYPE=bf16 SPLIT=768
+//! clc: build on mma: MMA_SYNC HEAD_DIM=256 SUBGROUPS=2 STAGES=2 KEY_TYPE=bf16 X_TYPE=f32
+//!     RESULT_TYPE=f32 SPLIT=768 SOFT_CAP=50.0f
+//! clc: build MMA_SYNC EMULATED HEAD_DIM=32 SUBGROUPS=2 STAGES=2 KEY_TYPE=bf16 X_TYPE=f32
+//!     RESULT_TYPE=f32 PAGE=16
+//! clc: build MMA_SYNC EMULATED HEAD_DIM=32 SUBGROUPS=2 STAGES=2 KEY_TYPE=f16 X_TYPE=f16
+//!     RESULT_TYPE=bf16 SPLIT=16
 #define SUBGROUP_ROWS 16
 #define COLUMNS 16
 // The largest score has a weight of exactly 1, so a row that attends to one key gets its value.
 #define EXPONENT_OF(score, largest, scale_2) (((score) - (largest)) * (scale_2))
+#define LEFT_OF_SUMS JOINED(left_of_sums_, KEY_TYPE)
+#define MULTIPLY JOINED(multiply_, KEY_TYPE)
+#define left_of_sums_bf16 left_of_sums
+#define multiply_bf16 multiply
 #include "attention/attention_matrix.clh"
 #include "attention/attention_decode_parts.clh"
 #include "attention/attention_problem.clh"
 #include "attention/paged_keys.clh"
 
-#if !defined(STAGES) || !defined(X_TYPE)
-#error "STAGES, blocks of a sub-group in local memory, and X_TYPE, of q, are required"
+#define PAIR JOINED(KEY_TYPE, _pair)
+#if !defined(STAGES) || !defined(X_TYPE) || !defined(KEY_TYPE)
+#error "STAGES, blocks of a sub-group in local memory, X_TYPE, of q, and KEY_TYPE are required"
 #elif STAGES == 2
 #define WAIT_FOR_STAGE STAGE_WAIT(0)
 #elif STAGES == 3
@@ -99,14 +105,14 @@ INLINED void stage_block(LocalAt to, HeadRows k, HeadRows v, long row, int2 keys
   }
 }
 
-// tile [16, E] = the queries in bf16, from `q` on; rows from `heads` on are zero.
+// tile [16, E] = the queries in KEY_TYPE, from `q` on; rows from `heads` on are zero.
 INLINED void round_queries(__local uchar* tile, __global const STORED(X_TYPE)* q, int heads,
                            uint item) {
   for (uint i = item; i < 16 * HEAD_DIM / 2; i += ITEMS) {
     const uint row = i / (HEAD_DIM / 2), pair = i % (HEAD_DIM / 2);
     const uint at = row * HEAD_DIM + 2 * pair;
     uint rounded = 0;
-    if (row < heads) rounded = bf16_pair(LOAD_ONE(X_TYPE, q, at), LOAD_ONE(X_TYPE, q, at + 1));
+    if (row < heads) rounded = PAIR(LOAD_ONE(X_TYPE, q, at), LOAD_ONE(X_TYPE, q, at + 1));
     *(__local uint*)(tile + tile_at(row, pair / 4, CHUNKS) + pair % 4 * 4) = rounded;
   }
 }
@@ -123,11 +129,11 @@ INLINED void multiply_queries(MatrixUnit unit, Sums* scores, const Left* queries
     Right right;
     load_right(unit, &right, keys, 16 * e, 0, CHUNKS);
 #if KEEPS_QUERIES
-    multiply(unit, e % 2 ? &odd : scores, &queries[e], &right);
+    MULTIPLY(unit, e % 2 ? &odd : scores, &queries[e], &right);
 #else
     Left left;
     load_left(unit, &left, tile, 0, 16 * e, CHUNKS);
-    multiply(unit, e % 2 ? &odd : scores, &left, &right);
+    MULTIPLY(unit, e % 2 ? &odd : scores, &left, &right);
 #endif
   }
 #pragma unroll

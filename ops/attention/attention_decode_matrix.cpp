@@ -20,7 +20,7 @@ constexpr std::size_t kAlignment = 16;  // of rows of keys and values
 constexpr std::int64_t kTestRows = 5, kTestKeys = 400, kTestSplitKeys = 1616;
 
 const char* refusal_of_keys(std::int64_t E, DType key_type) {
-  if (key_type != DType::bf16) return "it reads keys of bf16";
+  if (key_type != DType::bf16 && key_type != DType::f16) return "it reads keys of bf16 or f16";
   const bool supports = E % 16 == 0 && E <= kMaxHeadDim;
   return supports ? nullptr : "it is for head dims of multiples of 16 up to 256";
 }
@@ -41,7 +41,9 @@ Defines defines_of(const AttentionForward& forward, MatrixUnitChoice unit,
   if (spec.page > 0) defines.set("PAGE", spec.page);
   if (tile.splits > 1) defines.set("SPLIT", tile.split_keys);
   defines.set("HEAD_DIM", spec.E).set("SUBGROUPS", tile.subgroups).set("STAGES", tile.stages);
-  defines.set("X_TYPE", name_of(forward.in.q.type())).set("RESULT_TYPE", name_of(forward.y.type()));
+  defines.set("KEY_TYPE", name_of(spec.key_type))
+      .set("X_TYPE", name_of(forward.in.q.type()))
+      .set("RESULT_TYPE", name_of(forward.y.type()));
   return defines;
 }
 
@@ -93,8 +95,7 @@ AttentionDecodeTile attention_decode_tile(std::int64_t E, AttentionDecodeMemory 
   return {.subgroups = many ? 4 : 8, .stages = 3};
 }
 
-bool attention_decode_rounds_to_bf16(const Capabilities& capabilities, std::int64_t E,
-                                     DType key_type) {
+bool attention_decode_rounds(const Capabilities& capabilities, std::int64_t E, DType key_type) {
   return capabilities.has_gpu_matrices() && !capabilities.has_unproven_matrices() &&
          refusal_of_keys(E, key_type) == nullptr;
 }

@@ -1,5 +1,5 @@
 // cl/attention/attention_decode_matrix.cl: attention of rows that each attend to their own keys, on
-// matrix units. It rounds queries, and the weights of values, to bf16.
+// matrix units. It rounds queries, and the weights of values, to the type of the keys.
 #pragma once
 
 #include <string_view>
@@ -25,8 +25,7 @@ enum class AttentionDecodeMemory { medium, large };
 AttentionDecodeTile attention_decode_tile(std::int64_t E, AttentionDecodeMemory memory, bool many);
 
 // Whether decoding rows over keys of this type, with heads of E elements, use the kernel.
-bool attention_decode_rounds_to_bf16(const Capabilities& capabilities, std::int64_t E,
-                                     DType key_type);
+bool attention_decode_rounds(const Capabilities& capabilities, std::int64_t E, DType key_type);
 
 const char* attention_decode_matrix_refusal(const Context& context,
                                             const AttentionForward& forward);

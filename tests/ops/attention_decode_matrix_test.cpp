@@ -78,11 +78,8 @@ class AttentionDecodeMatrix : public testing::Test {
   };
   Context& context_ = test::context_of(Variant::portable);
 
-  AttentionInputs inputs(const test::Problem& p) {
-    return p.inputs(context_, {.keys = DType::bf16});
-  }
-  AttentionInputs inputs(const Paged& paged) {
-    AttentionInputs in = inputs(paged.p);
+  AttentionInputs inputs(const Paged& paged, DType keys = DType::bf16) {
+    AttentionInputs in = paged.p.inputs(context_, {.keys = keys});
     const auto sequences = static_cast<std::int64_t>(paged.sequences);
     in.pages = {
         .tables =
@@ -104,9 +101,10 @@ class AttentionDecodeMatrix : public testing::Test {
     batch.submit().wait();
     return {y.values(), logs.values()};
   }
-  // The weights are rounded to bf16; those of the total are not.
-  void check(const Paged& paged, std::int64_t splits, const std::string& what) {
-    const Results got = run(inputs(paged), splits);
+  // The weights of values are rounded to the type of the keys; those of the total are not.
+  void check(const Paged& paged, std::int64_t splits, const std::string& what,
+             DType keys = DType::bf16) {
+    const Results got = run(inputs(paged, keys), splits);
     const auto& n = paged.p.n;
     const auto part = [](const Floats& of, std::size_t t, std::size_t width) {
       const auto begin = of.begin() + static_cast<std::ptrdiff_t>(t * width);
@@ -115,7 +113,8 @@ class AttentionDecodeMatrix : public testing::Test {
     for (std::size_t t = 0; t < n.T; ++t) {
       const AttentionResult want = paged.reference(t);
       const std::string row = fmt::format("{}, {} splits, row {}", what, splits, t);
-      expect_close(part(got.y, t, n.H * n.E), want.y, 0x1p-8, row + ": y");
+      expect_close(part(got.y, t, n.H * n.E), want.y, 2 * test::rounding_of(keys) + 1e-5,
+                   row + ": y");
       expect_close(part(got.log_sum_exp, t, n.H), want.log_sum_exp, test::tolerance_of(n.Tk + n.E),
                    row + ": log_sum_exp");
     }
@@ -129,6 +128,14 @@ TEST_F(AttentionDecodeMatrix, MatchesTheFormulaOverPages) {
   for (const std::int64_t splits : {1, 2, 8}) {
     check(Paged(3, 5, kFirst, kLast, 14, 2, 32), splits, "seven heads of a key head");
   }
+}
+
+TEST_F(AttentionDecodeMatrix, MatchesTheFormulaOverKeysOfF16) {
+  Paged paged(3, 5, kFirst, kLast, 6, 2, 32);
+  paged.p.k = test::random_values(paged.p.k.size(), 5, 2);  // more bits than bf16 has
+  paged.p.v = test::random_values(paged.p.v.size(), 6);
+  paged.p = paged.p.stored_as({.x = DType::f16});
+  check(paged, 2, "f16", DType::f16);
 }
 
 TEST_F(AttentionDecodeMatrix, MatchesTheFormulaForAnyNumberOfHeadsOfAKeyHead) {

@@ -85,9 +85,8 @@ class AttentionOverPages : public test::AttentionTest {
     if (!p.problem.affordable()) return;
     p.problem = p.problem.stored_as(types);
     const Floats got = run_paged(p, types);
-    const bool rounds = decode_rounds(p.problem, types.of_keys());
-    if (rounds) p.problem = p.problem.cast_to_bf16(GetParam());
-    const double tolerance = rounds ? 0x1p-8 : test::tolerance_of(p.problem.n.Tk + p.problem.n.E);
+    const double tolerance = decode_tolerance(p.problem, types.of_keys());
+    p.problem = as_decoded(p.problem, types.of_keys());
     const std::size_t width = p.problem.n.H * p.problem.n.E;
     for (std::size_t t = 0; t < p.problem.n.T; ++t) {
       const auto row = got.begin() + static_cast<std::ptrdiff_t>(t * width);
@@ -118,8 +117,10 @@ TEST_P(AttentionOverPages, ReadsKeysOfEveryType) {
 TEST_P(AttentionOverPages, MatchesTheFormulaForFewAndManyRowsOfTheUsualHeads) {
   for (const auto& [H, G, E] : std::vector<Heads>{{14, 2, 64}, {7, 1, 128}, {4, 1, 256}}) {
     for (const std::size_t T : {1, 8, 300}) {
-      check(PagedProblem(T, H, G, E), fmt::format("T {} H {} G {} E {}", T, H, G, E),
-            {.keys = DType::bf16});
+      for (const DType keys : {DType::bf16, DType::f16}) {
+        check(PagedProblem(T, H, G, E),
+              fmt::format("T {} H {} G {} E {} {}", T, H, G, E, name_of(keys)), {.keys = keys});
+      }
     }
   }
 }
@@ -208,9 +209,8 @@ TEST_P(AttentionOverPages, MatchesTheFormulaOverSeveralBlocksOfKeys) {
                   .positions = kPage};
   const Output y(context(), shape_of(16, 9, 64));
   run([&](Batch& batch) { record_attention(batch, y.tensor(), {}, inputs); });
-  const bool rounds = decode_rounds(p, DType::bf16);
-  expect_close(y.values(), (rounds ? p.cast_to_bf16(GetParam()) : p).reference().y,
-               rounds ? 0x1p-8 : test::tolerance_of(p.n.Tk + p.n.E), "two blocks");
+  expect_close(y.values(), as_decoded(p, DType::bf16).reference().y,
+               decode_tolerance(p, DType::bf16), "two blocks");
 }
 
 // So many keys that the work of a row is split; a second submit of the same batch gives the same.
@@ -228,17 +228,16 @@ TEST_P(AttentionOverPages, MatchesTheFormulaOverThousandsOfKeys) {
     inputs.pages = {.tables = upload(context(), {1, kManyPages}, table),
                     .table_of = upload(context(), {3}, Ints(3, 0)),
                     .positions = kPage};
-    const bool rounds = decode_rounds(p, DType::bf16);
     const Output y(context(), shape_of(3, H, E)),
         logs(context(), {3, static_cast<std::int64_t>(H)});
     Batch batch(context());
     record_attention(batch, y.tensor(), logs.tensor(), inputs);
     batch.submit().wait();
     const Floats first = y.values();
-    const auto want = (rounds ? p.cast_to_bf16(GetParam()) : p).reference();
-    const double tolerance = test::tolerance_of(p.n.Tk + E);
-    expect_close(first, want.y, rounds ? 0x1p-8 : tolerance, fmt::format("E {}: y", E));
-    expect_close(logs.values(), want.log_sum_exp, tolerance, fmt::format("E {}: log_sum_exp", E));
+    const auto want = as_decoded(p, DType::bf16).reference();
+    expect_close(first, want.y, decode_tolerance(p, DType::bf16), fmt::format("E {}: y", E));
+    expect_close(logs.values(), want.log_sum_exp, test::tolerance_of(p.n.Tk + E),
+                 fmt::format("E {}: log_sum_exp", E));
     const Floats zeros(first.size());
     context().write(y.tensor(), std::as_bytes(std::span(zeros)));
     batch.submit().wait();
