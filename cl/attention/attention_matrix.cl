@@ -54,44 +54,6 @@ INLINED void stage_nth(LocalAt ring, HeadRows k, HeadRows v, TileRange range, in
   STAGE_COMMIT;
 }
 
-// Makes p of the scores and adds them to `totals`; scales earlier results to the new maxima.
-INLINED void weigh(MatrixUnit unit, Sums (*scores)[COLUMN_BLOCKS], Sums (*out)[STEPS],
-                   float (*maxima)[SUM_ROWS], float (*totals)[SUM_ROWS], float scale_2) {
-  UNROLL
-  for (uint r = 0; r < ROW_BLOCKS; ++r) {
-#pragma unroll
-    for (uint i = 0; i < SUM_ROWS; ++i) {
-      float next = maxima[r][i];
-      UNROLL
-      for (uint c = 0; c < COLUMN_BLOCKS; ++c) {
-#pragma unroll
-        for (uint j = 0; j < SUM_COLUMNS; ++j) next = fmax(next, scores[r][c].v[i][j]);
-      }
-      next = row_max(unit, next);
-      // A row that has seen nothing yet: any finite reference makes its weights zero.
-      const float reference = next == -INFINITY ? 0.0f : next * scale_2;
-      const float factor = exp2_of(fma(maxima[r][i], scale_2, -reference));
-      maxima[r][i] = next;
-      float total = totals[r][i] * factor;
-      UNROLL
-      for (uint c = 0; c < COLUMN_BLOCKS; ++c) {
-#pragma unroll
-        for (uint j = 0; j < SUM_COLUMNS; ++j) {
-          const float p = exp2_of(fma(scores[r][c].v[i][j], scale_2, -reference));
-          scores[r][c].v[i][j] = p;
-          total += p;
-        }
-      }
-      totals[r][i] = total;
-      UNROLL
-      for (uint e = 0; e < STEPS; ++e) {
-#pragma unroll
-        for (uint j = 0; j < SUM_COLUMNS; ++j) out[r][e].v[i][j] *= factor;
-      }
-    }
-  }
-}
-
 // The totals of rows that attend to a value that is not finite become NaN.
 INLINED void spoil(MatrixUnit unit, float (*totals)[SUM_ROWS], __local const int2* ranges,
                    __local const int* found, int block) {
@@ -160,7 +122,7 @@ attention_matrix(
     multiply_widths(unit, scores, q_tile, row, ring + at % SLOTS * SLOT_BYTES);
     cap_scores(scores, scale);
     if (masked) mask(unit, scores, ranges + row, block, -INFINITY);
-    weigh(unit, scores, out, maxima, totals, scale_2);
+    online_softmax(unit, scores, out, maxima, totals, scale_2);
     WAIT_FOR_SLOT;
     if (masked) {
       clean_rows(tiles + TILE_BYTES(ROWS) + (at + 1) % SLOTS * SLOT_BYTES, COLUMNS, found, block,

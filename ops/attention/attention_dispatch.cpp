@@ -1,6 +1,7 @@
 #include "ops/attention/attention_dispatch.hpp"
 
 #include "ops/attention/attention_cpu.hpp"
+#include "ops/attention/attention_decode_matrix.hpp"
 #include "ops/attention/attention_flash.hpp"
 #include "ops/attention/attention_hopper.hpp"
 #include "ops/attention/attention_matrix.hpp"
@@ -33,6 +34,8 @@ constexpr AttentionImplementation kForward[] = {
      record_attention_wgmma, ActivationTypes::any, true},
     {"matrix", kAttentionMatrix, needs_any_matrix_unit, attention_matrix_refusal,
      attention_matrix_passed, record_attention_matrix, ActivationTypes::any, true},
+    {"decode_matrix", kAttentionDecodeMatrix, needs_any_mma, attention_decode_matrix_refusal,
+     attention_decode_matrix_passed, record_attention_decode_matrix, ActivationTypes::any},
     {"decode_cpu", kAttentionDecodeCpu, needs_cpu, decode_cpu_refusal, attention_decode_cpu_passed,
      record_attention_decode_cpu},
     {"bf16_cpu", kAttentionBf16Cpu, needs_bf16_cpu, attention_bf16_cpu_refusal,

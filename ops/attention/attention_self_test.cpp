@@ -24,7 +24,9 @@ KeyPages pages(SelfTest& test, std::int64_t rows, std::int64_t keys) {
           .positions = kPage};
 }
 
-AttentionInputs inputs(SelfTest& test, const TestedAttention& tested) {
+}  // namespace
+
+AttentionInputs attention_test_inputs(SelfTest& test, const TestedAttention& tested) {
   const auto [rows, keys, width, type, key_type, scores, in_pages] = tested;
   constexpr std::int64_t kHeads = 4, kKeyHeads = 2;
   std::vector<std::int32_t> first(static_cast<std::size_t>(rows), 0);
@@ -45,17 +47,15 @@ AttentionInputs inputs(SelfTest& test, const TestedAttention& tested) {
           .pages = in_pages ? pages(test, rows, keys) : KeyPages()};
 }
 
-}  // namespace
-
 void test_attention(SelfTest& test, const TestedAttention& tested) {
-  const AttentionInputs in = inputs(test, tested);
+  const AttentionInputs in = attention_test_inputs(test, tested);
   record_attention(test.batch(), test.output(in.q.shape(), tested.type),
                    test.output({tested.rows, in.q.shape()[1]}), in);
 }
 
 void test_attention_backward(SelfTest& test, std::int64_t rows, std::int64_t width, DType type,
                              const ScoreChanges& scores) {
-  const AttentionInputs in = inputs(test, {rows, rows, width, type, type, scores});
+  const AttentionInputs in = attention_test_inputs(test, {rows, rows, width, type, type, scores});
   const Tensor y = test.input(in.q.shape(), 1, type);
   const Tensor log_sum_exp = test.input({rows, in.q.shape()[1]});
   record_attention_backward(test.batch(),

@@ -25,6 +25,8 @@ struct TestedAttention {
   bool in_pages = false;  // the keys
 };
 void test_attention(SelfTest& test, const TestedAttention& tested);
+// Its inputs, for tests that record a kernel themselves.
+AttentionInputs attention_test_inputs(SelfTest& test, const TestedAttention& tested);
 // Its backward. Any y and log_sum_exp can replace those of the forward, which is tested separately.
 void test_attention_backward(SelfTest& test, std::int64_t rows, std::int64_t width,
                              DType type = DType::f32, const ScoreChanges& scores = {});

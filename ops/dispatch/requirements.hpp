@@ -39,6 +39,13 @@ inline const char* needs_mma(const Context& context) {
   return has ? nullptr : "it needs mma.sync, and precision auto";
 }
 
+// The same, also on Hopper, for work that has no kernels over wgmma.
+inline const char* needs_any_mma(const Context& context) {
+  const MatrixInstruction matrix = context.capabilities().matrix;
+  const bool has = matrix == MatrixInstruction::mma_sync || matrix == MatrixInstruction::wgmma;
+  return has ? nullptr : "it needs mma.sync, and precision auto";
+}
+
 // A unit of cl/matrix. Hopper's GPUs have mma.sync, too, but wgmma is faster.
 inline const char* needs_matrix_unit(const Context& context) {
   const MatrixInstruction matrix = context.capabilities().matrix;

@@ -82,6 +82,19 @@ void attention_over(DType keys, SelfTest& t, std::int64_t rows, std::int64_t wid
   record_attention(t.batch(), t.output(in.q.shape()), {}, in);
 }
 
+// Rows over so many keys that their splits have work.
+void attention_in_splits(SelfTest& t) {
+  constexpr std::int64_t kRows = 3, kKeys = 1600;
+  const Shape keys{kKeys, 1, 128};
+  const AttentionInputs in{.q = t.input({kRows, 2, 128}),
+                           .k = t.input(keys, 1, DType::bf16),
+                           .v = t.input(keys, 1, DType::bf16),
+                           .first = t.input({kRows}, std::vector<std::int32_t>(kRows, 0)),
+                           .last = t.input({kRows}, std::vector<std::int32_t>(kRows, kKeys - 1)),
+                           .scale = 0.25F};
+  record_attention(t.batch(), t.output(in.q.shape()), {}, in);
+}
+
 void append_to(DType cache, SelfTest& t) {
   record_cache_append(t.batch(), t.changed(t.input({9, 1, 16}, 1, cache)), t.input({5, 1, 16}),
                       t.input({5}, std::vector<std::int32_t>{4, 0, 8, 1, 2}));
@@ -382,6 +395,16 @@ std::vector<Family> families() {
       {"attention_backward_matrix 96 f32",
        {"attention_backward_keys_matrix.cl", "scales[r][i] = scale", "scales[r][i] = 1.0f"},
        [](SelfTest& t) { attention(t, 261, true, 96); },
+       Variant::mma,
+       kBf16Tolerance},
+      {"attention_decode_matrix 64 f32 bf16 keys",
+       {"attention_decode_matrix.cl", "key <= keys.y) continue;", "true) continue;"},
+       [](SelfTest& t) { attention_over(DType::bf16, t, 5, 64); },
+       Variant::mma,
+       kBf16Tolerance},
+      {"attention_decode_matrix 128 f32 bf16 keys in splits",
+       {"attention_decode_parts.clh", "(float2)(two[0], two[1])", "(float2)(two[0], 0.0f)"},
+       attention_in_splits,
        Variant::mma,
        kBf16Tolerance},
       {"attention_decode_cpu",

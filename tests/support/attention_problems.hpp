@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "clora/ops/attention/attention.hpp"
+#include "ops/attention/attention_decode_matrix.hpp"
 #include "tests/reference/attention_reference.hpp"
 #include "tests/support/key_ranges.hpp"
 #include "tests/support/op_test.hpp"
@@ -194,15 +195,31 @@ class AttentionTest : public OpTest {
            attention_rounds_to_bf16(capabilities(), static_cast<std::int64_t>(p.n.T),
                                     static_cast<std::int64_t>(p.n.E));
   }
+  // Whether rows that attend to keys of that type as decoding rows do have their queries and
+  // weights rounded to it; and the problem with such queries.
+  static bool decode_rounds(const Problem& p, DType keys) {
+    return p.bias.empty() &&
+           attention_decode_rounds(capabilities(), static_cast<std::int64_t>(p.n.E), keys);
+  }
+  static Problem as_decoded(Problem p, DType keys) {
+    if (decode_rounds(p, keys)) p.q = test::stored_as(keys, p.q);
+    return p;
+  }
+  // Of y: rounding errors of weights are relative to the terms, which cancel in part.
+  static double decode_tolerance(const Problem& p, DType keys) {
+    return tolerance_of(p.n.Tk + p.n.E) + (decode_rounds(p, keys) ? 2 * rounding_of(keys) : 0);
+  }
   void check_forward(const Problem& given, const std::string& what, const Types& types = {}) {
     if (!given.affordable()) return;
     const Problem p = given.stored_as(types);
     const Result got = forward(p, types);
-    const bool bf16 = rounds(p);
-    const AttentionResult want = bf16 ? p.cast_to_bf16(GetParam()).reference() : p.reference();
+    const bool decodes = p.n.T <= AttentionSpec::kDecodeRows, bf16 = rounds(p);
+    const DType keys = types.of_keys();
+    const Problem computed = decodes ? as_decoded(p, keys) : bf16 ? p.cast_to_bf16(GetParam()) : p;
+    const AttentionResult want = computed.reference();
     const double tolerance = tolerance_of(p.n.Tk + p.n.E);
-    const double of_y = (bf16 ? 0x1p-8 : tolerance) + rounding_of(types.y);
-    expect_close(got.y, want.y, of_y, what + ": y");  // p is rounded as well
+    const double of_y = decodes ? decode_tolerance(p, keys) : bf16 ? 0x1p-8 : tolerance;
+    expect_close(got.y, want.y, of_y + rounding_of(types.y), what + ": y");  // p is rounded as well
     expect_close(got.log_sum_exp, want.log_sum_exp, tolerance, what + ": log_sum_exp");
   }
   void check_backward(const Problem& given, const std::string& what, const Types& types = {}) {
