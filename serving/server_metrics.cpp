@@ -77,6 +77,7 @@ void write_engine(MetricsText& out, const EngineStatistics& s) {
   out.gauge("num_requests_running", "Replies that are being generated.", s.running);
   out.gauge("num_requests_waiting", "Replies that wait for their turn.", s.waiting);
   out.gauge("kv_cache_usage_perc", "Used share of the KV cache, from 0 to 1.", used_share(s));
+  out.gauge("device_memory_bytes", "Device memory in use, after the last step.", s.memory_bytes);
   out.counter("prefix_cache_queries_total", "Prompt tokens looked up in the cache.",
               s.prompt_tokens);
   out.counter("prefix_cache_hits_total", "Prompt tokens found in the cache.",

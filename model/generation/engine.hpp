@@ -58,6 +58,7 @@ struct EngineStatistics {
   std::uint64_t draft_tokens = 0, accepted_draft_tokens = 0;
   std::uint64_t preemptions = 0;
   std::uint64_t steps = 0;
+  std::size_t memory_bytes = 0;  // in use on the device: weights, adapters, the cache and steps
 };
 
 class Engine {

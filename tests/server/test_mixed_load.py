@@ -54,11 +54,20 @@ def sample(server, generator):
         max_tokens=generator.randint(1, 120), n=generator.randint(1, 3))
 
 
+def measure(server, generator):
+    """The log-probabilities of a prompt."""
+    prompt = "the llo abc " * generator.randint(1, 20)
+    reply = server.client.completions.create(
+        model=generator.choice(pressure.MODELS), prompt=prompt, echo=True,
+        logprobs=generator.randint(0, 5), max_tokens=generator.randint(0, 2))
+    assert len(reply.choices[0].logprobs.tokens) == reply.usage.total_tokens
+
+
 def embed(server, generator):
     server.client.embeddings.create(model="base", input="abc " * generator.randint(1, 60))
 
 
-KINDS = ((sample, 10), (refused, 10), (leave, 6), (embed, 4), (load_and_unload, 2),
+KINDS = ((sample, 10), (refused, 10), (leave, 6), (measure, 4), (embed, 4), (load_and_unload, 2),
          (stop_reading, 1))
 
 
