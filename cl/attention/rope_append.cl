@@ -10,13 +10,13 @@
 //   positions and slots i32
 // Work: one work-item per VEC_SIZE consecutive pairs of a head; VEC_SIZE divides half_dim and E/2.
 //   The order is [T, H + 2 G, E/2]: queries, keys, values. Pair i of a head is the elements
-//   i * stride and i * stride + partner; (stride, partner) is (1, half_dim) in the half_split layout
-//   and (2, 1) in the interleaved layout. Elements that are not rotated are paired with their
+//   i * stride and i * stride + partner; (stride, partner) is (1, half_dim) in the half_split
+//   layout and (2, 1) in the interleaved one. Elements that are not rotated are paired with their
 //   neighbours. REQUIRES: less than 2^31 pairs
 // Cost: reads queries, keys, values and the tables' rows of each token, writes queries, keys and
 //   the caches' rows; 6 flops per rotated pair
-// Numerics: the same bits as rope and then cache_append: two products and a sum per element, rounded
-//   to X_TYPE and then to CACHE_TYPE
+// Numerics: the same bits as rope and then cache_append: two products and a sum per element,
+//   rounded to X_TYPE and then to CACHE_TYPE
 //! clc: build X_TYPE={f32,bf16,f16} CACHE_TYPE={f32,bf16,f16} VEC_SIZE={1,4}
 //! clc: build X_TYPE=bf16 CACHE_TYPE=bf16 VEC_SIZE=8
 //! clc: budget on gfx90a registers<=80 spills=0

@@ -4,13 +4,13 @@
 //   value_cache[slots[t]] = values[t]
 // Shapes: queries [tokens, heads, head_dim]; keys, values [tokens, key_heads, head_dim]; key_cache,
 //   value_cache [cache_rows, key_heads, head_dim]; positions, slots [tokens]; table, key_table
-//   [P, half_dim, 2] (cosine, sine). Only the first 2 half_dim elements of a head are rotated. A slot
-//   outside [0, cache_rows) is skipped: nothing is written to the caches
+//   [P, half_dim, 2] (cosine, sine). Only the first 2 half_dim elements of a head are rotated. A
+//   slot outside [0, cache_rows) is skipped: nothing is written to the caches
 // Types: caches of -D KEY_TYPE: f32, bf16, f16, or q8_0 with head_dim a multiple of 32
 //   (q8_0_blocks.clh); positions and slots i32; all else f32
 // Work: a work-group of one item owns an even share of the tokens. Pair i of a head is the elements
-//   i * stride and i * stride + partner; (stride, partner) is (1, half_dim) in the half_split layout
-//   and (2, 1) in the interleaved layout
+//   i * stride and i * stride + partner; (stride, partner) is (1, half_dim) in the half_split
+//   layout and (2, 1) in the interleaved one
 // Local: none
 // Cost: reads queries, keys, values and the tables' rows of each token, writes queries, keys and
 //   the caches' rows; 6 flops per rotated pair
