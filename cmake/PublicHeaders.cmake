@@ -36,6 +36,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/sample.hpp
   ops/attention/attention.hpp
   ops/attention/attention_window.hpp
+  ops/attention/rope_append.hpp
   ops/decode/decode_layers.hpp
   ops/experts/combine.hpp
   ops/experts/grouped_gemm.hpp

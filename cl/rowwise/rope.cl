@@ -20,49 +20,7 @@
 //! clc: build X_TYPE={f32,bf16,f16} VEC_SIZE={1,4}
 //! clc: build X_TYPE={f32,bf16} VEC_SIZE=4 IN_PLACE OF_TWO
 //! clc: budget on gfx90a registers<=80 spills=0
-#include "activations.clh"
-
-// Two vectors side by side, of which the even and odd lanes are split and interleaved.
-#if VEC_SIZE == 1
-typedef float2 two_vecs;
-#elif VEC_SIZE == 4
-typedef float8 two_vecs;
-#else
-typedef float16 two_vecs;
-#endif
-
-// The indices, in vectors, of an item's two vectors in a head that begins at `begin`. apart: one vector holds the
-// first elements of the pairs, the other, `partner` elements further on, the second elements; else
-// both hold interleaved pairs.
-long first_of(long begin, uint own, int apart) { return begin + (apart ? own : 2 * own); }
-long second_of(long first, uint partner, int apart) {
-  return first + (apart ? partner / VEC_SIZE : 1);
-}
-two_vecs pairs_at(__global const STORED(X_TYPE)* x, long first, long second) {
-  return (two_vecs)(LOAD_VEC(X_TYPE, x, first), LOAD_VEC(X_TYPE, x, second));
-}
-void store_pairs(__global STORED(X_TYPE)* y, long first, long second, two_vecs pairs) {
-  STORE_VEC(X_TYPE, y, first, pairs.lo);
-  STORE_VEC(X_TYPE, y, second, pairs.hi);
-}
-
-// Rotates pairs; they and the result have the layout that `apart` selects.
-two_vecs rotated(two_vecs pairs, __global const int* positions, __global const float* table,
-                 uint token, uint own, uint vecs, float sign, int apart) {
-  const long angles = 2 * ((long)positions[token] * vecs + own);
-  const two_vecs turns =
-      (two_vecs)(LOAD_VEC(f32, table, angles), LOAD_VEC(f32, table, angles + 1));
-  const vec c = turns.even;
-  const vec s = sign * turns.odd;
-  const vec a = apart ? pairs.lo : pairs.even;
-  const vec b = apart ? pairs.hi : pairs.odd;
-  const vec low = a * c - b * s;
-  const vec high = a * s + b * c;
-  two_vecs mixed;
-  mixed.even = low;
-  mixed.odd = high;
-  return apart ? (two_vecs)(low, high) : mixed;
-}
+#include "rowwise/rope_pairs.clh"
 
 #ifdef IN_PLACE
 #define INPUT(x)

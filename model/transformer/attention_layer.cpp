@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "clora/ops/attention/rope_append.hpp"
 #include "clora/ops/rowwise/columns.hpp"
 #include "clora/ops/rowwise/embedding.hpp"
 #include "clora/ops/rowwise/rms_norm.hpp"
@@ -105,20 +106,39 @@ AttentionInputs AttentionLayer::inputs(const Tensor& k, const Tensor& v,
           .bias = recording_.model().position_bias()};
 }
 
-void AttentionLayer::attend() {
+void AttentionLayer::rotate_and_attend() {
   y_ = recording_.like(q_, "attention");
   if (const CacheTensors* cache = recording_.cache(weights_.cache_index)) {
+    rotate_and_append(*cache);
     return attend_to_cache(*cache);
   }
+  rotate(q_, k_, RopeDirection::forward);
   log_sum_exp_ = recording_.temporary({recording_.rows(), spec_.heads}, "log_sum_exp");
   record_attention(recording_.batch(), y_, log_sum_exp_,
                    inputs(k_, v_, recording_.key_ranges(spec_)));
 }
 
+void AttentionLayer::rotate_and_append(const CacheTensors& cache) {
+  const Tensor& slots = recording_.places().slots;
+  if (!spec_.rope) {
+    record_cache_append(recording_.batch(), cache.at(0), k_, slots);
+    return record_cache_append(recording_.batch(), cache.at(1), v_, slots);
+  }
+  record_rope_append(recording_.batch(),
+                     {.queries = q_,
+                      .keys = k_,
+                      .values = v_,
+                      .key_cache = cache.at(0),
+                      .value_cache = cache.at(1),
+                      .positions = recording_.row_inputs().positions,
+                      .slots = slots,
+                      .table = recording_.rope_table(*spec_.rope),
+                      .key_table = recording_.key_rope_table(*spec_.rope)},
+                     RopeLayout::half_split);
+}
+
 void AttentionLayer::attend_to_cache(const CacheTensors& cache) {
   const CachePlaces& places = recording_.places();
-  record_cache_append(recording_.batch(), cache.at(0), k_, places.slots);
-  record_cache_append(recording_.batch(), cache.at(1), v_, places.slots);
   if (places.paged_rows > 0) attend_to_pages(cache);
   if (places.paged_rows < recording_.rows()) attend_of_prompts(cache);
 }
@@ -228,8 +248,7 @@ void AttentionLayer::record_forward(const Tensor& y, const Tensor& h, const Tens
   v_ = heads(qkv[2], spec_.kv_heads);
   q_ = head_norm(q_before_norm_, weights_.q_norm, "q normed");
   k_ = head_norm(k_before_norm_, weights_.k_norm, "k normed");
-  rotate(q_, k_, RopeDirection::forward);
-  attend();
+  rotate_and_attend();
   gate_output();
   record_linear(recording_, o_linear_, y, flat(gated_), residual);
   save_activations();

@@ -37,7 +37,8 @@ class AttentionLayer final : public SubLayer {
   void rotate(const Tensor& queries, const Tensor& keys, RopeDirection direction);
   void attention_backward(const AttentionGradients& d, const Tensor& dy);
   AttentionInputs inputs(const Tensor& k, const Tensor& v, const Recording::KeyRanges& ranges);
-  void attend();
+  void rotate_and_attend();
+  void rotate_and_append(const CacheTensors& cache);
   void attend_to_cache(const CacheTensors& cache);
   void attend_to_pages(const CacheTensors& cache);
   void attend_of_prompts(const CacheTensors& cache);

@@ -20,7 +20,7 @@ struct Implementation {
 };
 
 bool cpu_passed(Context& context, const Problem& p) {
-  return passed_self_test(context, {p.kernel.file, p.kernel.name}, p.self_test);
+  return passed_self_test(context, {p.kernel.file, p.kernel.name, p.kernel.tolerance}, p.self_test);
 }
 
 constexpr Implementation kImplementations[] = {

@@ -9,9 +9,10 @@
 namespace clora {
 
 struct CpuKernel {
-  std::string_view family;  // "softmax"
-  std::string_view file;    // "softmax_cpu.cl"
-  std::string_view name;    // of its self-test: "softmax_forward"
+  std::string_view family;           // "softmax"
+  std::string_view file;             // "softmax_cpu.cl"
+  std::string_view name;             // of its self-test: "softmax_forward"
+  double tolerance = kF32Tolerance;  // as in FastKernel
 };
 
 // Whether to record the kernel for CPU devices: the Context is for them, and the kernel has passed

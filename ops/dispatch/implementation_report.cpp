@@ -5,6 +5,7 @@
 #include "clora/ops/adamw.hpp"
 #include "clora/ops/adamw_q8.hpp"
 #include "clora/ops/attention/attention.hpp"
+#include "clora/ops/attention/rope_append.hpp"
 #include "clora/ops/decode/decode_layers.hpp"
 #include "clora/ops/experts/grouped_gemm.hpp"
 #include "clora/ops/gemm/gemm.hpp"
@@ -70,6 +71,19 @@ class TypicalOps {
                               activation({T, H, E}), activation({T, H, E}), f32({T, H}), in);
   }
   void cache_append() { record_cache_append(batch_, f32({S, G, E}), f32({1, G, E}), i32(1)); }
+
+  void rope_append() {
+    record_rope_append(batch_,
+                       {.queries = activation({T, H, E}),
+                        .keys = activation({T, G, E}),
+                        .values = activation({T, G, E}),
+                        .key_cache = tensor({T, G, E}, DType::bf16),
+                        .value_cache = tensor({T, G, E}, DType::bf16),
+                        .positions = i32(T),
+                        .slots = i32(T),
+                        .table = f32({S, E / 2, 2})},
+                       RopeLayout::half_split);
+  }
 
   void grouped_gemm() {
     const Routing routing = make_routing(
@@ -245,6 +259,7 @@ constexpr TypicalOp kTypical[] = {
     {"delta_rule", "512 rows, heads of 64", &TypicalOps::delta_rule},
     {"delta_rule_backward", "512 rows, heads of 64", &TypicalOps::delta_rule_backward},
     {"cache_append", "", &TypicalOps::cache_append},
+    {"rope_append", "", &TypicalOps::rope_append},
     {"grouped_gemm", "512 rows, 2 of 8 experts, bf16 weights", &TypicalOps::grouped_gemm},
     {"lora_gradient", "512 rows, rank 16", &TypicalOps::lora_gradient},
     {"cross_entropy", "", &TypicalOps::cross_entropy},

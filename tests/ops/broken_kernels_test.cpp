@@ -10,6 +10,7 @@
 #include "clora/ops/adamw.hpp"
 #include "clora/ops/adamw_q8.hpp"
 #include "clora/ops/attention/attention.hpp"
+#include "clora/ops/attention/rope_append.hpp"
 #include "clora/ops/gemm/gemm.hpp"
 #include "clora/ops/lora_linear/lora_linear.hpp"
 #include "clora/ops/loss/cross_entropy.hpp"
@@ -98,6 +99,20 @@ void attention_in_splits(SelfTest& t) {
 void append_to(DType cache, SelfTest& t) {
   record_cache_append(t.batch(), t.changed(t.input({9, 1, 16}, 1, cache)), t.input({5, 1, 16}),
                       t.input({5}, std::vector<std::int32_t>{4, 0, 8, 1, 2}));
+}
+
+void rope_and_append_to(DType cache, SelfTest& t) {
+  const Shape keys{5, 1, 32}, rows{9, 1, 32};
+  record_rope_append(t.batch(),
+                     {.queries = t.changed(t.input({5, 2, 32})),
+                      .keys = t.changed(t.input(keys)),
+                      .values = t.input(keys),
+                      .key_cache = t.changed(t.input(rows, 1, cache)),
+                      .value_cache = t.changed(t.input(rows, 1, cache)),
+                      .positions = t.input({5}, std::vector<std::int32_t>{3, 0, 6, 5, 6}),
+                      .slots = t.input({5}, std::vector<std::int32_t>{4, 0, 8, 1, 2}),
+                      .table = t.input({7, 16, 2})},
+                     RopeLayout::half_split);
 }
 
 const std::vector<std::int32_t> kIds{3, 0, 6, 5, 6};
@@ -462,6 +477,22 @@ std::vector<Family> families() {
       {"cache_append_cpu f16 keys",
        {"f16_values16.clh", "size - 0x38000000u + 0xfffu", "size - 0x38000000u"},
        [](SelfTest& t) { append_to(DType::f16, t); }},
+      {"rope_append_cpu f32 keys", range, [](SelfTest& t) { rope_and_append_to(DType::f32, t); }},
+      {"rope_append_cpu bf16 keys",
+       {"rope_append_cpu.cl", "values + t * key_width", "values"},
+       [](SelfTest& t) { rope_and_append_to(DType::bf16, t); },
+       Variant::cpu,
+       kBf16Tolerance},
+      {"rope_append_cpu f16 keys",
+       {"rope_append_cpu.cl", "k, key_table + angles", "k, key_table"},
+       [](SelfTest& t) { rope_and_append_to(DType::f16, t); },
+       Variant::cpu,
+       kBf16Tolerance},
+      {"rope_append_cpu q8_0 keys",
+       {"rope_append_cpu.cl", "key_cache + into", "key_cache"},
+       [](SelfTest& t) { rope_and_append_to(DType::q8_0, t); },
+       Variant::cpu,
+       kBf16Tolerance},
       {"cross_entropy_loss",
        {"cross_entropy_cpu.cl"},
        [](SelfTest& t) {
