@@ -17,6 +17,9 @@ namespace {
 using nlohmann::json;
 
 constexpr std::int64_t kTextTokens = 16;  // OpenAI's default of max_tokens for a text
+// Log-probabilities of a request's prompts, alternatives included: each takes a hundred bytes and
+// more until the reply is sent.
+constexpr std::int64_t kMaxPromptLogprobs = 1'000'000;
 
 // Of the tools that the reply may call.
 std::vector<std::string> tool_names(const CompletionRequest& request) {
@@ -39,6 +42,20 @@ std::vector<std::int32_t> encode(const Tokenizer& tokenizer, const std::string& 
 }
 
 // prompts: those of the request, as ids.
+void require_few_logprobs(const CompletionRequest& request,
+                          const std::vector<std::vector<std::int32_t>>& prompts) {
+  if (!request.echo || !request.sampling.logprobs) return;
+  std::int64_t tokens = 0;
+  for (const auto& prompt : prompts) tokens += std::ssize(prompt);
+  const std::int64_t count = tokens * request.choices * (1 + request.sampling.top_logprobs);
+  if (count <= kMaxPromptLogprobs) return;
+  throw RequestError(
+      {.param = "logprobs", .code = "invalid_value"},
+      fmt::format("log-probabilities of prompts and their alternatives must be at most {} in a "
+                  "request, got {}; send fewer prompts or lower logprobs or n",
+                  kMaxPromptLogprobs, count));
+}
+
 std::vector<PromptEcho> echoes_of(const CompletionRequest& request,
                                   const std::vector<std::vector<std::int32_t>>& prompts,
                                   const Tokenizer& tokenizer) {
@@ -187,6 +204,7 @@ std::unique_ptr<CompletionRun> CompletionService::start(std::string_view body,
                                      : tool_call_form_of(options_.chat_template_text);
   if (request.tool_choice.is_forced) request.format = forced_call_format(call_form, request);
   const std::vector<std::vector<std::int32_t>> prompts = prompts_of(request);
+  require_few_logprobs(request, prompts);
   std::vector<GenerationRequest> generations;
   for (const auto& prompt : prompts) {
     const GenerationRequest first = generation_of(request, prompt);

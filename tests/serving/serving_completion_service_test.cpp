@@ -212,6 +212,19 @@ TEST_F(CompletionServices, LogprobsOfAPromptAloneAndOfPromptsWithoutThem) {
   EXPECT_EQ(text["choices"][0]["text"], "ab");
 }
 
+TEST_F(CompletionServices, LogprobsOfManyPromptsAreRefused) {
+  const std::vector<std::int32_t> prompt(4000, 65);
+  json body{{"prompt", std::vector<std::vector<std::int32_t>>(12, prompt)},
+            {"echo", true},
+            {"logprobs", 20},
+            {"max_tokens", 0}};
+  EXPECT_THAT(refusal(body, kText), HasSubstr("must be at most 1000000 in a request, got 1008000"));
+  body["logprobs"] = 19;
+  EXPECT_EQ(refusal(body, kText), "accepted");
+  body["n"] = 2;
+  EXPECT_THAT(refusal(body, kText), HasSubstr("got 1920000"));
+}
+
 TEST_F(CompletionServices, OffsetsCountSpecialTokensOnlyWhereTheTextHasThem) {
   answers("c");
   const std::string special = "<|im_end|>";
