@@ -30,7 +30,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void rope_append_cpu(
   const int key_width = key_heads * head_dim;
   const long end = group_end(tokens);
   for (long t = group_begin(tokens); t < end; ++t) {
-    const long angles = (long)positions[t] * 2 * half_dim;
+    const long angles = (long)max(positions[t], 0) * 2 * half_dim;
     __global float* q = queries + t * heads * head_dim;
     __global float* k = keys + t * key_width;
     rotate_token(q, q, table + angles, heads, head_dim, half_dim, stride, partner, 1.0f);

@@ -1,6 +1,6 @@
 // rope for CPU devices: rotates each pair (a, b) of a head to (a c - b s, a s + b c), with cosine c
 // and sine s of the token's position and the pair. The gradient rotates back: sign -1 makes s -s.
-// Shapes: x, y [tokens, heads, head_dim]; positions [tokens]; table [P, half_dim, 2]
+// Shapes: x, y [tokens, heads, head_dim]; positions [tokens], below 0 as 0; table [P, half_dim, 2]
 //   (cosine, sine). Only the first 2 half_dim elements of a head are rotated; the others keep their
 //   values
 // Types: f32, positions i32
@@ -23,7 +23,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void rope(
   const long width = (long)heads * head_dim;
   const long end = group_end(tokens);
   for (long t = group_begin(tokens); t < end; ++t) {
-    rotate_token(y + t * width, x + t * width, table + (long)positions[t] * 2 * half_dim, heads,
-                 head_dim, half_dim, stride, partner, sign);
+    rotate_token(y + t * width, x + t * width, table + (long)max(positions[t], 0) * 2 * half_dim,
+                 heads, head_dim, half_dim, stride, partner, sign);
   }
 }

@@ -13,7 +13,7 @@ struct RopeAppend {
   Tensor keys;                    // [T, G, E], rotated in place
   Tensor values;                  // [T, G, E]
   Tensor key_cache, value_cache;  // [S, G, E], of one type; rows that get none keep their values
-  Tensor positions;               // [T] i32, each in [0, P)
+  Tensor positions;               // [T] i32, each below P, or below 0: padding
   Tensor slots;                   // [T] i32: rows of the caches
   Tensor table;                   // [P, R, 2] f32: cosine and sine of R pairs, at most E/2
   Tensor key_table = {};          // of keys, if it is not `table`; of the same shape

@@ -16,9 +16,10 @@ enum class RopeLayout {
 
 enum class RopeDirection { forward, backward };  // backward rotates by -angle: the gradient
 
-// y [T, H, E] = rotated x [T, H, E], both f32 or both bf16; y may be x. positions [T] i32, each in
-// [0, P); table [P, R, 2] f32 holds cosine and sine of R pairs, at most E/2. Pairs in the
-// half_split layout are (i, i + R). REQUIRES: E even; y is x if R is less than E/2.
+// y [T, H, E] = rotated x [T, H, E], both f32 or both bf16; y may be x. positions [T] i32, each
+// below P, or below 0 in rows of padding; table [P, R, 2] f32 holds cosine and sine of R pairs, at
+// most E/2. Pairs in the half_split layout are (i, i + R). REQUIRES: E even; y is x if R is less
+// than E/2.
 void record_rope(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& positions,
                  const Tensor& table, RopeLayout layout, RopeDirection direction);
 

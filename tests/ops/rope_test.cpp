@@ -23,12 +23,13 @@ struct Case {
   std::vector<float> x, table;
   std::vector<std::int32_t> positions;
 
-  // Positions are unordered and may repeat.
+  // Positions are unordered and may repeat; that of the last of several tokens is padding.
   Case(std::int64_t tokens, std::int64_t heads, std::int64_t width) : shape{tokens, heads, width} {
     x = test::random_values(static_cast<std::size_t>(shape.elements()), 1);
     for (std::int64_t t = 0; t < tokens; ++t) {
       positions.push_back(static_cast<std::int32_t>((t * 37 + 11) % kPositions));
     }
+    if (tokens > 1) positions.back() = -1;
     for (std::int64_t p = 0; p < kPositions; ++p) {
       for (std::int64_t i = 0; i < width / 2; ++i) {
         const double angle = static_cast<double>(p) * std::pow(0.7, static_cast<double>(i));
@@ -44,7 +45,9 @@ struct Case {
     const reference::RopeSizes sizes{static_cast<std::size_t>(shape[0]),
                                      static_cast<std::size_t>(shape[1]),
                                      static_cast<std::size_t>(shape[2])};
-    return reference::rope(in, positions, test::to_double(table), sizes,
+    std::vector<std::int32_t> used = positions;
+    for (std::int32_t& position : used) position = std::max(position, 0);
+    return reference::rope(in, used, test::to_double(table), sizes,
                            layout == RopeLayout::interleaved, sign);
   }
 };
