@@ -104,7 +104,7 @@ TEST_F(EngineThreads, ARequestWhoseClientIsGoneIsCancelled) {
 
 TEST_F(EngineThreads, EventsThatNobodyTakesEndTheirRequestAndNoOther) {
   backend_.endless = true;
-  EngineThread thread(backend_, metrics_, {.queue_bytes = 2000});
+  EngineThread thread(backend_, metrics_, {.queue_bytes = 20000});
   const auto unread = thread.submit({request(1 << 30)});
   EXPECT_TRUE(becomes_true([&] { return unread->was_dropped(); }));
   EXPECT_FALSE(unread->next(0ms).has_value());
