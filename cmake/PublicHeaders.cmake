@@ -45,6 +45,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/gemm/bf16_rows.hpp
   ops/gemm/epilogue.hpp
   ops/gemm/gemm.hpp
+  ops/gemm/product_input.hpp
   ops/lora_linear/lora_gradient.hpp
   ops/lora_linear/lora_linear.hpp
   ops/loss/contrastive.hpp

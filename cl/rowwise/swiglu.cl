@@ -24,7 +24,7 @@
 #include "rowwise/gate_function.clh"
 
 #ifndef DY_TYPE
-vec swiglu(vec g, vec u) { return GATE_FACTOR(g) / (1.0f + exp(-GATE_EXPONENT(g))) * u; }
+vec swiglu(vec g, vec u) { return GATED(g, u); }
 
 __kernel void swiglu_forward(__global STORED(Y_TYPE)* y, __global const STORED(GATE_TYPE)* gate,
                              __global const STORED(GATE_TYPE)* up, long n) {

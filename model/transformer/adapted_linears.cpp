@@ -22,14 +22,15 @@ std::string_view name_in_block(std::string_view path) {
 
 }  // namespace
 
-std::vector<Tensor> record_linears(Recording& recording, const Tensor& x,
+std::vector<Tensor> record_linears(Recording& recording, const ProductInput& x,
                                    std::span<AdaptedLinear* const> linears) {
+  const std::int64_t rows = x.x.shape()[0];
   std::vector<LoraOutput> outputs;
   for (AdaptedLinear* linear : linears) {
-    add_s(recording, *linear, x.shape()[0]);
-    outputs.push_back({recording.activation({x.shape()[0], linear->outputs()},
-                                            name_in_block(linear->layer->path)),
-                       linear->s, linear->layer->weights, linear->lora});
+    add_s(recording, *linear, rows);
+    outputs.push_back(
+        {recording.activation({rows, linear->outputs()}, name_in_block(linear->layer->path)),
+         linear->s, linear->layer->weights, linear->lora});
   }
   record_lora_linears(recording.batch(), x, outputs);
   std::vector<Tensor> y;
@@ -37,11 +38,11 @@ std::vector<Tensor> record_linears(Recording& recording, const Tensor& x,
   return y;
 }
 
-void record_linear(Recording& recording, AdaptedLinear& linear, const Tensor& y, const Tensor& x,
-                   const Tensor& residual) {
-  add_s(recording, linear, x.shape()[0]);
-  record_lora_linear(recording.batch(), y, linear.s, x, linear.layer->weights, linear.lora,
-                     residual);
+void record_linear(Recording& recording, AdaptedLinear& linear, const Tensor& y,
+                   const ProductInput& x, const Tensor& residual) {
+  add_s(recording, linear, x.x.shape()[0]);
+  const LoraOutput output{y, linear.s, linear.layer->weights, linear.lora, residual};
+  record_lora_linears(recording.batch(), x, {&output, 1});
 }
 
 std::vector<PendingGradient> record_linears_dx(Recording& recording, const Tensor& dx,
@@ -78,7 +79,7 @@ void JoinedLinears::set_tile(std::int64_t tile) {
   for (AdaptedLinear& linear : linears_) clora::set_tile(linear, tile);
 }
 
-std::vector<Tensor> JoinedLinears::record_forward(const Tensor& x) {
+std::vector<Tensor> JoinedLinears::record_forward(const ProductInput& x) {
   std::vector<AdaptedLinear*> all;
   for (AdaptedLinear& linear : linears_) all.push_back(&linear);
   std::vector<Tensor> y = record_linears(recording_, x, all);
@@ -86,7 +87,7 @@ std::vector<Tensor> JoinedLinears::record_forward(const Tensor& x) {
   std::vector<Tensor> parts;
   std::int64_t begin = 0;
   for (const std::int64_t width : widths_) {
-    parts.push_back(recording_.activation({x.shape()[0], width}, "part of a linear layer"));
+    parts.push_back(recording_.activation({x.x.shape()[0], width}, "part of a linear layer"));
     record_take_columns(recording_.batch(), parts.back(), y.front(), begin);
     begin += width;
   }

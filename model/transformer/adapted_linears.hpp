@@ -10,11 +10,11 @@
 namespace clora {
 
 // Returns y [T, N] of linear layers that share the input x; their s are kept for the backward.
-std::vector<Tensor> record_linears(Recording& recording, const Tensor& x,
+std::vector<Tensor> record_linears(Recording& recording, const ProductInput& x,
                                    std::span<AdaptedLinear* const> linears);
 // y = the layer's output + residual; residual may be empty.
-void record_linear(Recording& recording, AdaptedLinear& linear, const Tensor& y, const Tensor& x,
-                   const Tensor& residual);
+void record_linear(Recording& recording, AdaptedLinear& linear, const Tensor& y,
+                   const ProductInput& x, const Tensor& residual);
 
 // A layer and the gradient of its output.
 using LinearGradient = std::pair<const AdaptedLinear*, Tensor>;
@@ -40,7 +40,7 @@ class JoinedLinears {
   // Gives the adapters dropout masks of their own (clora::set_tile()).
   void set_tile(std::int64_t tile);
   // Returns the outputs, each [T, width].
-  std::vector<Tensor> record_forward(const Tensor& x);
+  std::vector<Tensor> record_forward(const ProductInput& x);
   // As record_linears_dx(), for the gradients of the outputs in their order.
   std::vector<PendingGradient> record_backward(const Tensor& dx, std::span<const Tensor> dys);
 

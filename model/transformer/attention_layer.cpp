@@ -241,7 +241,8 @@ void AttentionLayer::restore_activations() {
   });
 }
 
-void AttentionLayer::record_forward(const Tensor& y, const Tensor& h, const Tensor& residual) {
+void AttentionLayer::record_forward(const Tensor& y, const ProductInput& h,
+                                    const Tensor& residual) {
   const std::vector<Tensor> qkv = qkv_linears_.record_forward(h);
   split_gate(qkv[0]);
   k_before_norm_ = heads(qkv[1], spec_.kv_heads);

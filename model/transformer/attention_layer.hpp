@@ -26,7 +26,7 @@ class AttentionLayer final : public SubLayer {
   static std::vector<Shape> cache_shapes(const AttentionLayerSpec& spec, std::int64_t positions);
 
   bool has_adapter() const override;
-  void record_forward(const Tensor& y, const Tensor& h, const Tensor& residual) override;
+  void record_forward(const Tensor& y, const ProductInput& h, const Tensor& residual) override;
   std::vector<PendingGradient> record_backward(const Tensor& dh, const Tensor& dy) override;
 
  private:

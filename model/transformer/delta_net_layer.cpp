@@ -63,7 +63,7 @@ void DeltaNetLayer::record_states() {
   record_delta_rule_cached(batch, output_, cache->at(1), delta_inputs(positions));
 }
 
-void DeltaNetLayer::record_forward(const Tensor& y, const Tensor& h, const Tensor& residual) {
+void DeltaNetLayer::record_forward(const Tensor& y, const ProductInput& h, const Tensor& residual) {
   const std::vector<Tensor> inputs = in_linears_.record_forward(h);
   qkv_ = inputs[0];
   z_ = inputs[1];

@@ -21,7 +21,7 @@ class DeltaNetLayer final : public SubLayer {
   static std::vector<Shape> cache_shapes(const DeltaNetLayerSpec& spec);
 
   bool has_adapter() const override;
-  void record_forward(const Tensor& y, const Tensor& h, const Tensor& residual) override;
+  void record_forward(const Tensor& y, const ProductInput& h, const Tensor& residual) override;
   std::vector<PendingGradient> record_backward(const Tensor& dh, const Tensor& dy) override;
 
  private:

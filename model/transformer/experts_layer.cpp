@@ -37,7 +37,9 @@ void ExpertsLayer::route(const Tensor& h) {
   recording_.add_load(logits_, routing_);
 }
 
-void ExpertsLayer::record_forward(const Tensor& y, const Tensor& h, const Tensor& residual) {
+void ExpertsLayer::record_forward(const Tensor& y, const ProductInput& input,
+                                  const Tensor& residual) {
+  const Tensor h = record_input(recording_.batch(), input);
   route(h);
   const ExpertPlan& plan = routing_.plan;
   if (gate_.has_adapter() || up_.has_adapter()) h_ = h;

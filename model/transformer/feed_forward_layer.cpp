@@ -50,23 +50,32 @@ FeedForwardLayer::GateUp FeedForwardLayer::record_gate_up_again(const Tensor& h)
   return copies;
 }
 
-void FeedForwardLayer::record_forward(const Tensor& y, const Tensor& h, const Tensor& residual) {
-  h_ = is_tiled() ? h : Tensor();
+void FeedForwardLayer::record_forward(const Tensor& y, const ProductInput& h,
+                                      const Tensor& residual) {
+  h_ = is_tiled() ? record_input(recording_.batch(), h) : Tensor();
   for (std::size_t t = 0; t < tiles_.size(); ++t) {
     Tile& tile = tiles_[t];
     const auto part = [&](const Tensor& x) {
       return is_tiled() && !x.empty() ? x.rows(tile.begin, tile.count) : x;
     };
     use_tile(t);
-    const std::vector<Tensor> outputs = gate_up_linears_.record_forward(part(h));
-    const GateUp computed{outputs[0], outputs[1]}, copies = bf16_copies(computed);
-    const Tensor product = recording_.activation(computed.gate.shape(), "swiglu");
-    record_swiglu(recording_.batch(), product, computed.gate, computed.up, {copies.gate, copies.up},
-                  function_);
-    if (!is_tiled()) save(copies.gate.empty() ? computed : copies);
+    const std::vector<Tensor> outputs =
+        gate_up_linears_.record_forward(is_tiled() ? ProductInput(part(h_)) : h);
+    const ProductInput product = product_of({outputs[0], outputs[1]});
     record_linear(recording_, down_linear_, part(y), product, part(residual));
     tile.down_s = down_linear_.s;
   }
+}
+
+// The input of down; kept with what the backward reads if the pass trains, else computed by down.
+ProductInput FeedForwardLayer::product_of(const GateUp& computed) {
+  const Tensor product = recording_.activation(computed.gate.shape(), "swiglu");
+  if (!recording_.trains()) return {product, SwigluOf{computed.gate, computed.up, function_}};
+  const GateUp copies = bf16_copies(computed);
+  record_swiglu(recording_.batch(), product, computed.gate, computed.up, {copies.gate, copies.up},
+                function_);
+  if (!is_tiled()) save(copies.gate.empty() ? computed : copies);
+  return product;
 }
 
 // Without down, a third of the products.

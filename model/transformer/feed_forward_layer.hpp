@@ -18,7 +18,7 @@ class FeedForwardLayer final : public SubLayer {
   FeedForwardLayer(Recording& recording, const FeedForwardWeights& weights);
 
   bool has_adapter() const override;
-  void record_forward(const Tensor& y, const Tensor& h, const Tensor& residual) override;
+  void record_forward(const Tensor& y, const ProductInput& h, const Tensor& residual) override;
   bool record_recompute(const Tensor& h) override;
   std::vector<PendingGradient> record_backward(const Tensor& dh, const Tensor& dy) override;
 
@@ -35,6 +35,7 @@ class FeedForwardLayer final : public SubLayer {
   bool is_tiled() const { return tiles_.size() > 1; }
   void use_tile(std::size_t tile);
   GateUp bf16_copies(const GateUp& computed);
+  ProductInput product_of(const GateUp& computed);
   // The same as record_forward() computes, for the backward.
   GateUp record_gate_up_again(const Tensor& h);
   void save(const GateUp& outputs);

@@ -14,7 +14,7 @@ bool MlpLayer::has_adapter() const {
   return !up_linear_.lora.empty() || !down_linear_.lora.empty();
 }
 
-void MlpLayer::record_forward(const Tensor& y, const Tensor& h, const Tensor& residual) {
+void MlpLayer::record_forward(const Tensor& y, const ProductInput& h, const Tensor& residual) {
   up_ = record_linears(recording_, h, std::array{&up_linear_}).front();
   const Tensor raised =
       recording_.trains() ? recording_.activation(up_.shape(), "gelu") : up_;  // else in place

@@ -11,7 +11,7 @@ class MlpLayer final : public SubLayer {
   MlpLayer(Recording& recording, const MlpWeights& weights);
 
   bool has_adapter() const override;
-  void record_forward(const Tensor& y, const Tensor& h, const Tensor& residual) override;
+  void record_forward(const Tensor& y, const ProductInput& h, const Tensor& residual) override;
   std::vector<PendingGradient> record_backward(const Tensor& dh, const Tensor& dy) override;
 
  private:

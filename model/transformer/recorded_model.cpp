@@ -93,7 +93,7 @@ Tensor RecordedModel::record_block(Block& block, const Tensor& x) {
 
 Tensor RecordedModel::record_layer(ResidualLayer& layer, const Tensor& x) {
   const SubLayerWeights& weights = *layer.weights;
-  const Tensor h = recording_.norm(x, weights.norm, "normed");
+  const ProductInput h = recording_.normed_input(x, weights.norm, "normed");
   const Tensor y = recording_.like(x, "residual stream");
   if (weights.sum_norm.empty()) {
     record_sum(layer, y, x, h);
@@ -108,7 +108,7 @@ Tensor RecordedModel::record_layer(ResidualLayer& layer, const Tensor& x) {
 }
 
 void RecordedModel::record_sum(ResidualLayer& layer, const Tensor& y, const Tensor& x,
-                               const Tensor& h) {
+                               const ProductInput& h) {
   const SubLayerWeights& weights = *layer.weights;
   const bool plain = weights.post_norm.empty() && weights.multiplier == 1;
   if (plain) return layer.f->record_forward(y, h, x);

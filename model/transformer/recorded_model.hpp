@@ -75,7 +75,7 @@ class RecordedModel {
   // The same for one layer.
   Tensor record_layer(ResidualLayer& layer, const Tensor& x);
   // y = x + multiplier post_norm(f(h)).
-  void record_sum(ResidualLayer& layer, const Tensor& y, const Tensor& x, const Tensor& h);
+  void record_sum(ResidualLayer& layer, const Tensor& y, const Tensor& x, const ProductInput& h);
   std::size_t segment_of(std::size_t block) const;
   bool keeps_input(std::size_t block) const;
   // Gradient checkpointing: records the forward again, until all that the block's backward reads is

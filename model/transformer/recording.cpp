@@ -70,6 +70,12 @@ Tensor Recording::norm(const Tensor& x, const NormWeights& weights, std::string_
   return y;
 }
 
+ProductInput Recording::normed_input(const Tensor& x, const NormWeights& weights,
+                                     std::string_view name) {
+  if (trains() || !weights.is_rms_norm()) return norm(x, weights, name);
+  return {activation(x.shape(), name), RmsNormOf{x, weights.w, epsilon()}};
+}
+
 Tensor Recording::first_of(RowsOf of, std::int64_t window) {
   const bool is_of_pass = of == RowsOf::pass;
   const Tensor& all = is_of_pass ? options_.rows.first : options_.places.first;

@@ -14,6 +14,7 @@
 #include "clora/model/transformer/language_model.hpp"
 #include "clora/model/transformer/memory_policy.hpp"
 #include "clora/ops/experts/load_balance.hpp"
+#include "clora/ops/gemm/product_input.hpp"
 #include "clora/runtime/commands/batch.hpp"
 #include "model/transformer/cache_places.hpp"
 
@@ -104,6 +105,8 @@ class Recording {
   Tensor rms_norm(const Tensor& x, const Tensor& w, std::string_view name);
   // An activation: the norm of x; if there is none, x itself in the type of activations.
   Tensor norm(const Tensor& x, const NormWeights& weights, std::string_view name);
+  // The same, but an rms_norm of a pass that does not train is computed by its first reader.
+  ProductInput normed_input(const Tensor& x, const NormWeights& weights, std::string_view name);
 
   // Which rows a row attends to under a window, and the order of attention's tiles.
   struct KeyRanges {

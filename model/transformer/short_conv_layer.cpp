@@ -19,7 +19,8 @@ bool ShortConvLayer::has_adapter() const {
   return !in_linear_.lora.empty() || !out_linear_.lora.empty();
 }
 
-void ShortConvLayer::record_forward(const Tensor& y, const Tensor& h, const Tensor& residual) {
+void ShortConvLayer::record_forward(const Tensor& y, const ProductInput& h,
+                                    const Tensor& residual) {
   Batch& batch = recording_.batch();
   bcx_ = record_linears(recording_, h, std::array{&in_linear_}).front();
   conved_ = recording_.activation({recording_.rows(), weights_.spec.taps.width}, "short conv");

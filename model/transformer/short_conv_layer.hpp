@@ -17,7 +17,7 @@ class ShortConvLayer final : public SubLayer {
   static std::vector<Shape> cache_shapes(const ShortConvLayerSpec& spec);
 
   bool has_adapter() const override;
-  void record_forward(const Tensor& y, const Tensor& h, const Tensor& residual) override;
+  void record_forward(const Tensor& y, const ProductInput& h, const Tensor& residual) override;
   std::vector<PendingGradient> record_backward(const Tensor& dh, const Tensor& dy) override;
 
  private:

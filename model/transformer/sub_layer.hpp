@@ -17,8 +17,9 @@ class SubLayer {
 
   // Whether a linear layer of it has an adapter.
   virtual bool has_adapter() const = 0;
-  // y [T, D] = residual + f(h [T, D]); y is neither h nor residual.
-  virtual void record_forward(const Tensor& y, const Tensor& h, const Tensor& residual) = 0;
+  // y [T, D] = residual + f(h [T, D]); y is neither h nor residual. REQUIRES: h is given if the
+  // pass trains.
+  virtual void record_forward(const Tensor& y, const ProductInput& h, const Tensor& residual) = 0;
   // Records again what the backward reads of record_forward(), but not y, if y is what takes the
   // time; else records nothing and returns false. REQUIRES: record_forward() with the same h.
   virtual bool record_recompute(const Tensor& h) {

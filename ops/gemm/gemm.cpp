@@ -142,8 +142,9 @@ GemmProduct product_of(const Tensor& y, const Tensor& x, const Weight& w,
 }
 
 // No implementation fuses the shrink of row groups: it is recorded here, for all products of one
-// input, and the products read s.
-void record_shrinks_of_groups(Batch& batch, const Tensor& x, std::span<GemmProduct> problems) {
+// input, and the products read s. The input is computed in its launch if there is just one.
+void record_input_and_shrinks(Batch& batch, const ProductInput& input,
+                              std::span<GemmProduct> problems) {
   std::vector<LowRankTerm> terms, wide_terms;
   std::vector<GemmProduct*> wide;
   for (GemmProduct& p : problems) {
@@ -153,6 +154,10 @@ void record_shrinks_of_groups(Batch& batch, const Tensor& x, std::span<GemmProdu
     if (is_wide) wide.push_back(&p);
     p.epilogue.low_rank.a = {};
   }
+  const bool fuses =
+      terms.empty() != wide_terms.empty() &&
+      grouped_shrinks_compute(batch.context(), input, terms.empty() ? wide_terms : terms);
+  const ProductInput x = fuses ? input : record_input(batch, input);
   record_grouped_shrinks(batch, x, terms);
   wide_terms = record_wide_shrinks(batch, x, wide_terms);
   for (std::size_t i = 0; i < wide.size(); ++i) wide[i]->epilogue.low_rank = wide_terms[i];
@@ -181,18 +186,18 @@ GemmProduct backward_product_of(const Tensor& dx, const GemmTerm& term, Accumula
 void record_gemm(Batch& batch, const Tensor& y, const Tensor& x, const Weight& w,
                  const Epilogue& epilogue) {
   GemmProduct p = product_of(y, x, w, epilogue);
-  record_shrinks_of_groups(batch, x, {&p, 1});
+  record_input_and_shrinks(batch, x, {&p, 1});
   record_weight_product(batch, p, w);
 }
 
-void record_gemms(Batch& batch, const Tensor& x, std::span<const GemmOutput> outputs) {
+void record_gemms(Batch& batch, const ProductInput& input, std::span<const GemmOutput> outputs) {
   std::vector<GemmProduct> problems;
   std::vector<Weight> weights;
   for (const auto& [y, w, epilogue] : outputs) {
-    problems.push_back(product_of(y, x, w, epilogue));
+    problems.push_back(product_of(y, input.x, w, epilogue));
     weights.push_back(w);
   }
-  record_shrinks_of_groups(batch, x, problems);
+  record_input_and_shrinks(batch, input, problems);
   record_products(batch, problems, weights);
 }
 

@@ -17,6 +17,7 @@
 #include <span>
 
 #include "clora/ops/gemm/epilogue.hpp"
+#include "clora/ops/gemm/product_input.hpp"
 #include "clora/ops/quant/weight.hpp"
 #include "clora/runtime/commands/batch.hpp"
 
@@ -32,8 +33,8 @@ struct GemmOutput {
   Weight w;
   Epilogue epilogue = {};
 };
-// Each as by record_gemm(); in one launch if a kernel can.
-void record_gemms(Batch& batch, const Tensor& x, std::span<const GemmOutput> outputs);
+// Each as by record_gemm(); in one launch if a kernel can. Overwrites an x that is computed.
+void record_gemms(Batch& batch, const ProductInput& x, std::span<const GemmOutput> outputs);
 
 enum class Accumulate { no, yes };
 

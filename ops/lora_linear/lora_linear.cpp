@@ -92,9 +92,9 @@ void record_dx(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& d
 
 // The epilogue of a layer's base product; with dropout, s is computed here.
 Epilogue epilogue_of(Batch& batch, const LoraOutput& output, const Tensor& x) {
-  const auto& [y, s, weights, lora] = output;
+  const auto& [y, s, weights, lora, residual] = output;
   require_adapter("lora_linear", weights, lora);
-  Epilogue epilogue{.bias = weights.bias, .column_scale = lora.column_scale};
+  Epilogue epilogue{.bias = weights.bias, .residual = residual, .column_scale = lora.column_scale};
   if (lora.empty()) return epilogue;
   require_matrix("lora_linear", "x", x);
   require_any_activation("lora_linear", "s", s, {x.shape()[0], lora.rank()});
@@ -226,15 +226,15 @@ std::vector<PendingGradient> record_shared_dx(Batch& batch, const Tensor& dx,
 void record_lora_linear(Batch& batch, const Tensor& y, const Tensor& s, const Tensor& x,
                         const LinearWeights& weights, const LoraWeights& lora,
                         const Tensor& residual) {
-  Epilogue epilogue = epilogue_of(batch, {y, s, weights, lora}, x);
-  epilogue.residual = residual;
-  record_gemm(batch, y, x, weights.w, epilogue);
+  record_gemm(batch, y, x, weights.w, epilogue_of(batch, {y, s, weights, lora, residual}, x));
 }
 
-void record_lora_linears(Batch& batch, const Tensor& x, std::span<const LoraOutput> outputs) {
+void record_lora_linears(Batch& batch, const ProductInput& x, std::span<const LoraOutput> outputs) {
   std::vector<GemmOutput> products;
   for (const LoraOutput& output : outputs) {
-    products.push_back({output.y, output.weights.w, epilogue_of(batch, output, x)});
+    require(!x.is_computed() || output.lora.dropout.probability == 0,
+            "lora_linear: with dropout the input must be given, not computed with the product");
+    products.push_back({output.y, output.weights.w, epilogue_of(batch, output, x.x)});
   }
   record_gemms(batch, x, products);
 }

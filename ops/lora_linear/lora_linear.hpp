@@ -81,9 +81,11 @@ struct LoraOutput {
   Tensor s;
   LinearWeights weights;
   LoraWeights lora;
+  Tensor residual = {};
 };
-// Each as by record_lora_linear(); in one product if a kernel can.
-void record_lora_linears(Batch& batch, const Tensor& x, std::span<const LoraOutput> outputs);
+// Each as by record_lora_linear(); in one product if a kernel can. Overwrites an x that is
+// computed. REQUIRES: x is given if an adapter has dropout.
+void record_lora_linears(Batch& batch, const ProductInput& x, std::span<const LoraOutput> outputs);
 
 struct LoraBranch {
   LoraGradients gradients;

@@ -2,6 +2,7 @@
 
 #include "ops/activations.hpp"
 #include "ops/dispatch/variant_launch.hpp"
+#include "ops/rowwise/gate_formula.hpp"
 #include "ops/tensor_overlap.hpp"
 #include "runtime/fail.hpp"
 
@@ -25,18 +26,6 @@ void test_backward(SelfTest& test, DType type, bool recompute, GateFunction func
   const Tensor y = recompute ? test.output(shape) : Tensor();
   record_swiglu_backward(test.batch(), test.output(shape), test.output(shape), test.input(shape),
                          test.input(shape, 8, type), test.input(shape, 1, type), y, function);
-}
-
-std::string_view formula_of(GateFunction function) {
-  switch (function) {
-    case GateFunction::gelu:
-      return "GELU";
-    case GateFunction::sigmoid:
-      return "SIGMOID";
-    case GateFunction::silu:
-      break;
-  }
-  return "";
 }
 
 // The function in swiglu_cpu.cl; empty unless y is f32 and gate f32 or bf16.
@@ -119,7 +108,7 @@ void record_swiglu(Batch& batch, const Tensor& y, const Tensor& gate, const Tens
                              .function = saves ? "swiglu_forward_saving" : "swiglu_forward",
                              .cpu_function = cpu_forward(type, y.type(), saves),
                              .types = {{"GATE_TYPE", type}, {"Y_TYPE", y.type()}},
-                             .formula = formula_of(function),
+                             .formula = gate_formula(function),
                              .singly_on_cpus = true};
   Launch launch = flat_launch(batch.context(), kernel, n, n,
                               [=](SelfTest& test) { test_forward(test, type, saves, function); });
@@ -142,7 +131,7 @@ void record_swiglu_backward(Batch& batch, const Tensor& dgate, const Tensor& dup
       .stem = "swiglu",
       .function = "swiglu_backward",
       .types = {{"GATE_TYPE", type}, {"DY_TYPE", dy.type()}, {"DGATE_TYPE", dgate.type()}},
-      .formula = formula_of(function),
+      .formula = gate_formula(function),
       .singly_on_cpus = true};
   if (recompute) kernel.types.push_back({"Y_TYPE", y.type()});
   const auto is_f32 = [](const Tensor& t) { return t.type() == DType::f32; };

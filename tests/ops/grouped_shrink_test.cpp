@@ -5,6 +5,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <array>
+
 #include "clora/ops/gemm/gemm.hpp"
 #include "tests/reference/gemm_reference.hpp"
 #include "tests/reference/quant_reference.hpp"
@@ -189,6 +192,173 @@ TEST_P(GroupedShrink, ARowDoesNotDependOnTheOthers) {
   const auto got = alone.s[0].values();
   for (std::size_t i = 3 * 8; i < 5 * 8; ++i) EXPECT_EQ(got[i], all[i]) << i;
   EXPECT_TRUE(std::isnan(got[0])) << "rows without an adapter are not written";
+}
+
+// An x that is computed from other tensors, and what these give in ops of their own.
+struct Computed {
+  Case of;
+  bool is_norm = false;
+  GateFunction function = GateFunction::silu;
+  DType from = DType::f32;  // of what x is computed from
+  std::string text() const {
+    return fmt::format("{}, {} from {}", of.text(), is_norm ? "norm" : "swiglu", name_of(from));
+  }
+};
+
+class ShrinkOfComputedInput : public GroupedShrink {
+ protected:
+  ProductInput input_of(const Computed& c, const Tensor& x) {
+    const Shape shape{c.of.rows, c.of.k};
+    auto first = test::random_values(size(c.of.rows * c.of.k), 31, 2.0F), second = first;
+    const Tensor from = test::upload_as(context(), c.from, shape, first);
+    if (c.is_norm) {
+      const auto w = test::random_values(size(c.of.k), 32);
+      return {x, RmsNormOf{from, test::upload(context(), {c.of.k}, w), 1e-5F}};
+    }
+    std::ranges::reverse(second);
+    return {x, SwigluOf{from, test::upload_as(context(), c.from, shape, second), c.function}};
+  }
+  // The same s and x as by ops of their own, up to rounding; in one launch on devices that are no
+  // CPUs.
+  void expect_as_in_two_launches(Computed c);
+};
+INSTANTIATE_TEST_SUITE_P(Variants, ShrinkOfComputedInput, test::all_variants(), test::variant_name);
+
+// Only rows that have an adapter; all others are 0.
+std::vector<double> shrunk_rows(const Case& c, const std::vector<float>& s) {
+  std::vector<double> rows = to_double(s);
+  const auto groups = test::groups_of_rows(c.rows, c.groups);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (groups[i / size(c.rank)].adapter == kNoAdapter) rows[i] = 0;
+  }
+  return rows;
+}
+
+void ShrinkOfComputedInput::expect_as_in_two_launches(Computed c) {
+  c.of.groups = groups_of(c.of.rows, c.of.rank);
+  if (!test::affords(c.of.rows * c.of.rank * c.of.k)) return;
+  const Terms fused = terms_of(c.of), apart = terms_of(c.of);
+  const Shape shape{c.of.rows, c.of.k};
+  const test::Output x(context(), shape, c.of.type), alone(context(), shape, c.of.type);
+  const ProductInput input = input_of(c, x.tensor());
+  const bool computes = grouped_shrinks_compute(context(), input, fused.terms);
+  EXPECT_EQ(computes, !capabilities().cpu);
+  if (!computes) return;
+  run([&](Batch& batch) {
+    record_grouped_shrinks(batch, input, fused.terms);
+    EXPECT_EQ(batch.commands(), 1U);
+    record_grouped_shrinks(batch, record_input(batch, input_of(c, alone.tensor())), apart.terms);
+  });
+  // Another order of a norm's sum may round an element to the neighbour.
+  const double tolerance = 2 * test::rounding_of(c.of.type) + test::tolerance_of(size(c.of.k));
+  expect_close(x.values(), to_double(alone.values()), tolerance, c.text() + " x");
+  for (std::size_t i = 0; i < c.of.terms; ++i) {
+    std::vector<float> got = fused.s[i].values();
+    const std::vector<double> shrunk = shrunk_rows(c.of, got);
+    std::ranges::transform(shrunk, got.begin(), [](double v) { return static_cast<float>(v); });
+    expect_close(got, shrunk_rows(c.of, apart.s[i].values()), tolerance,
+                 fmt::format("term {} of {}", i, c.text()));
+  }
+}
+
+TEST_P(ShrinkOfComputedInput, IsThatOfTheNorm) {
+  const auto check = [&](std::int64_t rows, std::int64_t k, DType type, DType from) {
+    expect_as_in_two_launches({.of = {.rows = rows, .k = k, .rank = 5, .terms = 3, .type = type},
+                               .is_norm = true,
+                               .from = from});
+  };
+  check(1, 3, DType::f32, DType::f32);
+  check(7, 75, DType::f16, DType::f32);
+  check(9, 576, DType::bf16, DType::f32);
+  check(5, 3200, DType::bf16, DType::bf16);  // more rows of a group
+}
+
+TEST_P(ShrinkOfComputedInput, IsThatOfSwigluWithEachFunction) {
+  for (const GateFunction function :
+       {GateFunction::silu, GateFunction::gelu, GateFunction::sigmoid}) {
+    expect_as_in_two_launches({.of = {.rows = 6, .k = 75, .rank = 16}, .function = function});
+  }
+  expect_as_in_two_launches(
+      {.of = {.rows = 6, .k = 1536, .rank = 16, .type = DType::bf16, .has_copies = true},
+       .from = DType::bf16});
+}
+
+// Prompts, and rows that take long to compute, have them computed apart.
+TEST_P(ShrinkOfComputedInput, IsForFewRowsThatAreNotTooLong) {
+  const auto computes = [&](std::int64_t rows, std::int64_t k) {
+    const Terms of = terms_of({.rows = 1, .k = 4, .rank = 1, .groups = {{0, 1, 1}}});
+    const Tensor x = context().allocate({rows, k}, DType::f32, MemoryTag::scratch);
+    return grouped_shrinks_compute(context(), {x, SwigluOf{x, x}}, of.terms);
+  };
+  EXPECT_EQ(computes(128, 8192), !capabilities().cpu);
+  EXPECT_FALSE(computes(129, 8192));
+  EXPECT_FALSE(computes(128, 8193));
+}
+
+// An exp that overflows is the limit 0.
+TEST_P(ShrinkOfComputedInput, OfLargeNegativeGatesIsZero) {
+  const Case c{.rows = 4, .k = 16, .rank = 4, .groups = {{0, 4, 1}}};
+  const Terms of = terms_of(c);
+  const test::Output x(context(), {4, 16});
+  const Tensor gate = test::upload(context(), {4, 16}, std::vector<float>(64, -1e4F));
+  const Tensor up = test::upload(context(), {4, 16}, std::vector<float>(64, 2.0F));
+  const ProductInput input{x.tensor(), SwigluOf{gate, up}};
+  if (!grouped_shrinks_compute(context(), input, of.terms)) GTEST_SKIP() << "not on CPUs";
+  run([&](Batch& batch) { record_grouped_shrinks(batch, input, of.terms); });
+  EXPECT_THAT(x.values(), testing::Each(0.0F));
+  EXPECT_THAT(of.s[0].values(), testing::Each(0.0F));
+}
+
+// Products of terms that differ, or of no term, get x from a launch of its own.
+TEST_P(ShrinkOfComputedInput, IsGivenToAllProducts) {
+  for (const bool are_alike : {true, false}) {
+    Case c{.rows = 6, .k = 64, .rank = 4, .terms = 2, .groups = {{0, 6, 1}}};
+    CLORA_SKIP_UNLESS_AFFORDED(6 * 16 * 64 * 6);
+    Terms of = terms_of(c);
+    if (!are_alike) of.terms[1].a_scale = 2;
+    const Tensor w = test::random_weights(DType::f32, 16, 64, 1).upload(context());
+    const auto u = test::random_values(size(kAdapters * 4 * 16), 3);
+    const test::Output x(context(), {6, 64}), alone(context(), {6, 64});
+    std::vector<test::Output> results;
+    const auto outputs = [&] {
+      std::vector<GemmOutput> all;
+      for (const LowRankTerm& term : of.terms) {
+        results.emplace_back(context(), Shape{6, 16});
+        all.push_back({results.back().tensor(), w, {.low_rank = term}});
+        all.back().epilogue.low_rank.u = test::upload(context(), {kAdapters, 4, 16}, u);
+      }
+      results.emplace_back(context(), Shape{6, 16});  // without a term
+      all.push_back({results.back().tensor(), w});
+      return all;
+    };
+    const Computed computed{.of = c, .is_norm = true};
+    run([&](Batch& batch) {
+      record_gemms(batch, input_of(computed, x.tensor()), outputs());
+      record_gemms(batch, record_input(batch, input_of(computed, alone.tensor())), outputs());
+    });
+    expect_close(x.values(), to_double(alone.values()), test::tolerance_of(64), "x");
+    for (std::size_t i = 0; i < 3; ++i) {
+      expect_close(results[i].values(), to_double(results[i + 3].values()),
+                   test::product_tolerance_of(GetParam(), 64), fmt::format("output {}", i));
+    }
+  }
+}
+
+// Rows that share a work-group: neighbours with one adapter and other ranks, or with other adapters
+// and the same ranks.
+TEST_P(GroupedShrink, NeighboursHaveTheirOwnAdaptersAndRanks) {
+  const Case c{.rows = 6, .k = 40, .rank = 8};
+  Terms of = terms_of(c);
+  const std::vector<RowGroup> groups{{0, 1, 1, 3}, {1, 2, 1, 8}, {2, 3, 2, 8},
+                                     {3, 4, 3, 8}, {4, 5, 3, 5}, {5, 6, 1, 5}};
+  of.terms[0].row_groups = test::upload_row_groups(context(), c.rows, groups);
+  run([&](Batch& batch) { record_grouped_shrinks(batch, of.input, of.terms); });
+  const auto got = of.s[0].values();
+  for (std::size_t m = 0; m < groups.size(); ++m) {
+    const auto x = std::span<const float>(of.x).subspan(m * 40, 40);
+    expect_close(std::span(got).subspan(m * 8, 8), reference(c, groups[m], x, of.a[0]),
+                 test::tolerance_of(40), fmt::format("row {}", m));
+  }
 }
 
 // Products of all ranks of a stack are those that select the ranks of each row's adapter.

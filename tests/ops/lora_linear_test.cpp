@@ -252,8 +252,8 @@ TEST_P(LoraLinear, SeveralLayersOfOneInputAreWhatEachIsAlone) {
     run([&](Batch& batch) {
       record_lora_linears(batch, x, joined.outputs);
       record_lora_linears_backward(batch, joined.dx, x, joined.branches, Accumulate::no);
-      for (const auto& [y, s, weights, lora] : alone.outputs) {
-        record_lora_linear(batch, y, s, x, weights, lora);
+      for (const auto& [y, s, weights, lora, residual] : alone.outputs) {
+        record_lora_linear(batch, y, s, x, weights, lora, residual);
       }
       Accumulate accumulate = Accumulate::no;
       for (const auto& [gradients, dy, s, weights, lora] : alone.branches) {
