@@ -31,8 +31,8 @@ std::span<std::int32_t> StepInputs::part(Part part, std::span<std::int32_t> stag
   return staging.subspan(begins_[part], sizes_[part]);
 }
 
-// A row of padding attends to the first key of the first table, or of the prompts' keys. Its position
-// is -1, by which layers with a state leave it out: 0 would begin a sequence.
+// A row of padding attends to the first key of the first table, or of the prompts' keys. Its
+// position is -1, by which layers with a state leave it out: 0 would begin a sequence.
 void StepInputs::clear(std::span<std::int32_t> staging) const {
   std::ranges::fill(staging, 0);
   for (const Part each : {kSources, kPositions, kSlots, kGathered, kOutputs}) {

@@ -93,8 +93,8 @@ bool decodes_in_few_launches(Context& context, const DecodeLayers& decode);
 void record_decode_layers_in_few_launches(Batch& batch, const Tensor& x,
                                           const DecodeLayers& decode);
 
-// Whether layers with row groups read the bf16 copies of their adapters (LoraWeights::a_bf16), if all
-// have them: where other products round as much.
+// Whether layers with row groups read the bf16 copies of their adapters (LoraWeights::a_bf16), if
+// all have them: where other products round as much.
 bool decodes_bf16_stacks(const Context& context);
 
 Cost decode_layers_cost(const DecodeLayers& decode);

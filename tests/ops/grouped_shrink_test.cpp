@@ -88,8 +88,7 @@ class GroupedShrink : public test::OpTest {
     for (std::size_t i = 0; i < c.terms; ++i) {
       of.a.push_back(stack(c, static_cast<std::uint32_t>(i) + 2));
       of.s.emplace_back(context(), Shape{c.rows, c.rank}, c.type);
-      LowRankTerm term{
-          .s = of.s.back().tensor(), .u = {}, .a_scale = 0.5F, .row_groups = table};
+      LowRankTerm term{.s = of.s.back().tensor(), .u = {}, .a_scale = 0.5F, .row_groups = table};
       const Shape shape{kAdapters, c.rank, c.k};
       term.a = test::upload(context(), shape, of.a.back());
       if (c.has_copies) term.a_bf16 = test::upload_as(context(), DType::bf16, shape, of.a.back());
