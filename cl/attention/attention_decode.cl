@@ -28,7 +28,7 @@
 //!     KEY_TYPE={f32,bf16,q8_0} RESULT_TYPE=f32 PAGE=16
 //! clc: build GROUP=64 HEADS=2 HEAD_DIM=32 VEC_SIZE=1 SPLITS=2 X_TYPE=bf16 KEY_TYPE=q8_0
 //!     RESULT_TYPE=bf16 PAGE=16
-//! clc: budget on gfx90a registers<=128 spills=0
+//! clc: budget on gfx90a registers<=216 spills=0
 #include "activations.clh"
 #include "attention/attention_problem.clh"
 #include "attention/paged_keys.clh"

@@ -10,7 +10,7 @@
 // Cost    reads the rows once, writes 34 bytes for each 32 elements
 // Numerics  as in q8_0_blocks.clh
 //! clc: build X_TYPE={f32,bf16,f16}
-//! clc: budget on gfx90a registers<=64 spills=0
+//! clc: budget on gfx90a registers<=72 spills=0
 #include "q8_0_blocks.clh"
 
 __kernel void cache_append_q8_0(__global ushort* cache, __global const STORED(X_TYPE)* rows,

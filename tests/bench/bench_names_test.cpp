@@ -190,7 +190,7 @@ void write_broken_kernels(const std::filesystem::path& folder, const std::string
 TEST(BenchProgram, TimesNothingWhoseResultIsWrong) {
   ASSERT_NE(std::getenv("CLORA_SOURCE_DIR"), nullptr) << "ctest names the folder";
   const test::TemporaryFolder folder;
-  write_broken_kernels(folder / "cl", "* u; }", "* u * 1.001f; }");
+  write_broken_kernels(folder / "cl", "GATED(g, u); }", "GATED(g, u) * 1.001f; }");
   const ProgramResult result = test::run_program(
       test::built_program("bench/clora_bench"),
       {.arguments = {"--benchmark_filter=^swiglu/fused/f32/1x1536/warm/",
