@@ -11,6 +11,7 @@
 #include "model/generation/step_layout.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/poisoned_file.hpp"
+#include "tests/support/scheduled_step.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_models.hpp"
 
@@ -265,18 +266,7 @@ class MeasuredPrompts : public testing::Test {
     sequence->tokens = sequence->request.prompt;
     return scheduler_.add(std::move(sequence));
   }
-  // As if every draw gave the token 1 at once.
-  StepPlan step() {
-    StepPlan plan = scheduler_.plan().value();
-    for (const std::vector<Chunk>* chunks : {&plan.decoding, &plan.prompts}) {
-      for (const Chunk& chunk : *chunks) {
-        if (!chunk.draws) continue;
-        chunk.sequence->pending = 0;
-        chunk.sequence->tokens.push_back(1);
-      }
-    }
-    return plan;
-  }
+  StepPlan step() { return test::scheduled_step(scheduler_); }
 
   std::int32_t last_token_ = 10;
   PagePool pages_{100, 4};

@@ -8,6 +8,7 @@
 
 #include "model/generation/prompt_lookup.hpp"
 #include "model/generation/step_layout.hpp"
+#include "tests/support/scheduled_step.hpp"
 
 namespace clora {
 namespace {
@@ -31,18 +32,7 @@ class SchedulerTest : public testing::Test {
     sequence->tokens = sequence->request.prompt;
     return scheduler_->add(std::move(sequence));
   }
-  // As if every planned draw gave the token 1 at once.
-  StepPlan step() {
-    StepPlan plan = scheduler_->plan().value();
-    for (const std::vector<Chunk>* chunks : {&plan.decoding, &plan.prompts}) {
-      for (const Chunk& chunk : *chunks) {
-        if (!chunk.draws) continue;
-        chunk.sequence->pending = 0;
-        chunk.sequence->tokens.push_back(1);
-      }
-    }
-    return plan;
-  }
+  StepPlan step() { return test::scheduled_step(*scheduler_); }
 
   std::optional<PagePool> pool_;
   std::optional<Scheduler> scheduler_;
