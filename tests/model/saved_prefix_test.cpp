@@ -27,6 +27,16 @@ using test::some_ids;
 constexpr std::int64_t kPositions = 128;
 constexpr std::int64_t kPage = 16;
 
+// A variant of the device that is not the one it has by default; empty if there is none.
+std::optional<Variant> another_variant() {
+  const Variant taken = test::context_of(Variant::automatic).variant();
+  for (const Variant variant :
+       {Variant::portable, Variant::cpu, Variant::mma, Variant::wgmma, Variant::matrix}) {
+    if (variant != taken && test::is_for_this_device(variant)) return variant;
+  }
+  return std::nullopt;
+}
+
 // A model with heads of 32 elements, a block of q8_0, and one engine at a time.
 class SavedPrefix : public testing::Test {
  protected:
@@ -192,7 +202,13 @@ TEST_F(SavedPrefix, IsRefusedByAnotherModel) {
   load_model(deeper);
   start(config());
   expect_refused(ErrorCode::invalid_argument, "model num_hidden_layers was 2 and is 3");
-  load_model(llama(), 1, Variant::portable);
+}
+
+TEST_F(SavedPrefix, IsRefusedByAnotherKernelVariant) {
+  const auto other = another_variant();
+  if (!other.has_value()) GTEST_SKIP() << "the device has one variant";
+  save(config());
+  load_model(llama(), 1, *other);
   start(config());
   expect_refused(ErrorCode::invalid_argument, "kernel variant was");
 }
