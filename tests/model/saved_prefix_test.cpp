@@ -13,6 +13,7 @@
 #include "tests/support/engine_results.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"
+#include "tests/support/test_models.hpp"
 #include "tests/support/tiny_models.hpp"
 
 namespace clora {
@@ -50,18 +51,19 @@ class SavedPrefix : public testing::Test {
   void load_model(const ModelConfig& config, std::uint32_t seed = 1,
                   Variant variant = Variant::automatic, const LoadOptions& options = {}) {
     engine_.reset();
-    model_.reset();
+    open_.reset();
     const auto folder = folder_ / fmt::format("model-{}", ++models_);
     test::write_tiny_model(folder, config, DType::f32, seed);
-    model_.emplace(test::context_of(variant), WeightFiles::open(folder), options);
+    open_.emplace(folder, variant, options);
   }
   static EngineConfig config() {
     return {.max_sequences = 3, .max_positions = kPositions, .step_tokens = 64};
   }
+  LanguageModel& model() { return open_->model; }
   // Another engine, as after a restart.
   Engine& start(const EngineConfig& config) {
     engine_.reset();
-    engine_ = std::make_unique<Engine>(*model_, config);
+    engine_ = std::make_unique<Engine>(model(), config);
     return *engine_;
   }
   Result reply(const GenerationRequest& request) {
@@ -95,7 +97,7 @@ class SavedPrefix : public testing::Test {
 
   test::TemporaryFolder folder_;
   std::filesystem::path file_ = folder_ / "prefix.safetensors";
-  std::optional<LanguageModel> model_;
+  std::optional<test::OpenModel> open_;
   std::unique_ptr<Engine> engine_;
   int models_ = 0;
 };
@@ -277,10 +279,10 @@ class SavedPrefixOfAdapter : public SavedPrefix {
                   .max_rank = 4}) {}
 
   Adapter adapter(std::uint32_t seed) {
-    Adapter adapter(model_->context(), adapter_sites(model_->config()), {.rank = 2, .alpha = 4});
+    Adapter adapter(model().context(), adapter_sites(model().config()), {.rank = 2, .alpha = 4});
     const auto count = static_cast<std::size_t>(adapter.parameters().elements());
     const std::vector<float> values = test::random_values(count, seed, 0.3F);
-    model_->context().write(adapter.parameters(), std::as_bytes(std::span(values)));
+    model().context().write(adapter.parameters(), std::as_bytes(std::span(values)));
     return adapter;
   }
 
