@@ -1,5 +1,7 @@
 #include "ops/decode/decode_layers_dispatch.hpp"
 
+#include <limits>
+
 #include "ops/decode/decode_layers_cpu.hpp"
 #include "ops/decode/decode_layers_gpu.hpp"
 #include "ops/decode/decode_layers_portable.hpp"
@@ -13,13 +15,14 @@ void record_unfused(Batch& batch, const Tensor& x, const DecodeLayers& decode, c
 }
 
 constexpr DecodeLayersImplementation kImplementations[] = {
-    {"gpu", kDecodeLayersGpu, needs_co_resident_gpu, decode_layers_gpu_refusal,
+    {"gpu", kDecodeLayersGpu, needs_co_resident_gpu, decode_layers_gpu_refusal, 1,
      decode_layers_gpu_passed, record_decode_layers_gpu_in_full, true},
-    {"cpu", kDecodeLayersCpu, needs_co_resident_cpu, decode_layers_cpu_refusal,
+    {"cpu", kDecodeLayersCpu, needs_co_resident_cpu, decode_layers_cpu_refusal, kMaxDecodeRowsCpu,
      decode_layers_cpu_passed, record_decode_layers_cpu, true},
-    {"portable", kDecodeLayersPortable, needs_portable, decode_layers_portable_refusal,
+    {"portable", kDecodeLayersPortable, needs_portable, decode_layers_portable_refusal, 1,
      needs_no_test, record_decode_layers_portable},
-    {"unfused", "", needs_nothing, refuses_nothing, needs_no_test, record_unfused, false, false},
+    {"unfused", "", needs_nothing, refuses_nothing, std::numeric_limits<std::int64_t>::max(),
+     needs_no_test, record_unfused, false, false},
 };
 constexpr ImplementationList<DecodeLayersImplementation> kList{"decode_layers", kImplementations};
 
