@@ -246,14 +246,6 @@ void record_decode_layers_unfused(Batch& batch, const Tensor& x, const DecodeLay
   }
 }
 
-bool decodes_rows(Context& context, std::int64_t rows) {
-  const auto& [family, all] = decode_layers_implementations();
-  if (!ImplementationChoice(context, family).allows(all.back().name)) return true;
-  return std::ranges::any_of(all, [&](const DecodeLayersImplementation& each) {
-    return each.is_fused && each.unavailable(context) == nullptr && rows <= each.max_rows;
-  });
-}
-
 bool decodes_in_one_launch(Context& context, const DecodeLayers& decode) {
   return choose_decode_layers(context, decode).needs_grid_barrier;
 }

@@ -1,5 +1,6 @@
 #include "ops/decode/decode_layers_dispatch.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include "ops/decode/decode_layers_cpu.hpp"
@@ -35,6 +36,14 @@ const ImplementationList<DecodeLayersImplementation>& decode_layers_implementati
 const DecodeLayersImplementation& choose_decode_layers(Context& context,
                                                        const DecodeLayers& decode) {
   return choose_implementation(context, kList, decode);
+}
+
+bool decodes_rows(Context& context, std::int64_t rows) {
+  const ImplementationChoice choice(context, kList.family);
+  if (!choice.allows(kList.all.back().name)) return true;
+  return std::ranges::any_of(kList.all, [&](const DecodeLayersImplementation& each) {
+    return each.is_fused && each.unavailable(context) == nullptr && rows <= each.max_rows;
+  });
 }
 
 }  // namespace clora
