@@ -423,7 +423,7 @@ std::vector<Family> families() {
        Variant::wgmma,
        kBf16Tolerance},
       {"attention_matrix 96 f32",
-       {"attention_matrix.cl", "out[r][e].v[i][j] *= factor", "out[r][e].v[i][j] *= 1.0f"},
+       {"attention_matrix.clh", "out[r][e].v[i][j] *= factor", "out[r][e].v[i][j] *= 1.0f"},
        [](SelfTest& t) { attention(t, 261, false, 96); },
        Variant::mma,
        kBf16Tolerance},
