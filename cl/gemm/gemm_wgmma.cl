@@ -14,10 +14,10 @@
 // Shapes  table: tensor maps (tensor_map.cl) of x, w, s (or a), u and y, grouped by problem, in
 //         boxes of 128 rows (x, s), COLUMNS rows (w, not transposed), SHRINK rows (a) or 64 rows;
 //         those of u have 16 rows if R is at most 16. After them the addresses of addend [M, C] and
-//         parts, with ROW_SHRINK of x, row_groups and its own parts, then for each problem y [M, C], bias [C] and
-//         saved [M, R]: 0 if absent, with ROW_SHRINK also a_i and wide_i, and saved has the ranks
-//         of one adapter. Then words that are zero: with ROW_SHRINK two, and shrink_blocks for
-//         its blocks; with SPLIT_K one for each 64 rows of a tile
+//         parts, with ROW_SHRINK of x, row_groups and its own parts, then for each problem
+//         y [M, C], bias [C] and saved [M, R]: 0 if absent, with ROW_SHRINK also a_i and wide_i,
+//         and saved has the ranks of one adapter. Then words that are zero: with ROW_SHRINK two,
+//         and shrink_blocks for its blocks; with SPLIT_K one for each 64 rows of a tile
 // Types   x, w, s, a and u bf16, read through their maps only; y and addend f32, or bf16 with -D
 //         Y_BF16; saved f32, or bf16 with -D SAVED_BF16; bias and parts f32
 // Work    a persistent grid of work-groups of three warp groups: one thread of the first issues
@@ -43,6 +43,8 @@
 //! clc: build on wgmma: COLUMNS=128 WIDTH=144 STAGES=4 RANK_STEPS=1 SHRINK=16 Y_BF16 ALIGNED
 //! clc: build on wgmma: COLUMNS=128 WIDTH=128 STAGES=4 RANK_STEPS=4 PROBLEMS=3 ROW_SHRINK Y_BF16
 //!     ALIGNED SAVED_BF16 SPLIT_K
+//! clc: build on wgmma: COLUMNS=160 WIDTH=160 STAGES=4 RANK_STEPS=4 PROBLEMS=2 Y_BF16 ALIGNED
+//!     STAGED=128
 //! clc: build on wgmma: COLUMNS=192 WIDTH=192 STAGES=4 RANK_STEPS=1 TRANSPOSED ADDEND ALIGNED
 #include "bf16_values.clh"
 #include "hopper/hopper.clh"
@@ -62,7 +64,8 @@
 #ifdef ROW_SHRINK
 #include "gemm/gemm_wgmma_row_shrink.clh"
 #define TILE_COUNTERS_AT (COUNTERS_OF_SHRINK + shrink_blocks)
-#define ROW_SHRINK_PARAMETERS , uint adapters, uint shrinking, uint shrink_slices, uint shrink_blocks
+#define ROW_SHRINK_PARAMETERS \
+  , uint adapters, uint shrinking, uint shrink_slices, uint shrink_blocks
 #else
 #define TILE_COUNTERS_AT 0
 #define ROW_SHRINK_PARAMETERS
@@ -146,6 +149,14 @@ INLINED void multiply_s(float* sums, const uint* s_pairs, uint at) {
 void copy_across(uint to, __global const uchar* map, uint c0, uint step, uint ready) {
   for (uint i = 0; i < BOXES_ACROSS; ++i)
     tma_load_2d(to + i * SUBTILE_BYTES, map, c0 + i * 64, step, ready);
+}
+
+__global const uchar* problem_maps(__global const uchar* table, uint problem) {
+  return table + problem * PROBLEM_MAPS * MAP_BYTES;
+}
+// Copies the box of 64 ranks of u for a tile, in the place of w in a stage.
+void copy_u(uint stage_at, __global const uchar* maps, uint c0, uint box, uint ready) {
+  copy_across(stage_at + X_BYTES, maps + 3 * MAP_BYTES, c0, box * 64, ready);
 }
 
 // Prefetches a tile's row of the addend into L2 while the tile is multiplied.
@@ -258,7 +269,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
         const uint to = tiles_at + stage.index * STAGE_BYTES;
         const uint of = IS_TRANSPOSED ? PROBLEM_AT(k, boxes, boxes_1) : tile.problem;
         const uint step = (k - (IS_TRANSPOSED ? FIRST_OF(of, boxes, boxes_1) : 0)) * 64;
-        __global const uchar* map = table + of * PROBLEM_MAPS * MAP_BYTES;
+        __global const uchar* map = problem_maps(table, of);
         const uint ready = ring_acquire(
             stages, stage, X_BYTES + (IS_TRANSPOSED ? ACROSS_BYTES : WIDTH * 128));
         tma_load_2d(to, map, step, m0, ready);
@@ -275,20 +286,35 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
 #endif
         stage = next_stage(stage, STAGES);
       }
+      uint k = 0;
 #ifdef ROW_SHRINK
-      if (tile.rank_end > 0 && !is_shrunk) {
+      // u is copied while s is awaited, into no more stages than the ring has.
+      __global const uchar* maps_of_tile = problem_maps(table, tile.problem);
+      const uint ahead = is_shrunk ? 0 : min(tile.rank_end, (uint)STAGES);
+      Stage of_s = stage;
+      for (; k < ahead; ++k) {
+        const uint ready = ring_acquire(stages, stage, U_BYTES + X_BYTES);
+        copy_u(tiles_at + stage.index * STAGE_BYTES, maps_of_tile, c0, k, ready);
+        stage = next_stage(stage, STAGES);
+      }
+      if (ahead > 0) {
         await_shrunk(shrink_counters, shrinking, groups);
         is_shrunk = true;
       }
+      for (uint i = 0; i < ahead; ++i) {
+        tma_load_2d(tiles_at + of_s.index * STAGE_BYTES, maps_of_tile + 2 * MAP_BYTES, i * 64, m0,
+                    stages.full + 8 * of_s.index);
+        of_s = next_stage(of_s, STAGES);
+      }
 #endif
-      for (uint k = 0; k < tile.rank_end; ++k) {
+      for (; k < tile.rank_end; ++k) {
         const uint to = tiles_at + stage.index * STAGE_BYTES;
         const uint of = IS_TRANSPOSED ? k / rank_boxes : tile.problem;
-        const uint step = (IS_TRANSPOSED ? k % rank_boxes : k) * 64;
-        __global const uchar* map = table + of * PROBLEM_MAPS * MAP_BYTES;
+        const uint box = IS_TRANSPOSED ? k % rank_boxes : k;
+        __global const uchar* maps = problem_maps(table, of);
         const uint ready = ring_acquire(stages, stage, U_BYTES + (SHRINK ? 0 : X_BYTES));
-        if (!SHRINK) tma_load_2d(to, map + 2 * MAP_BYTES, step, m0, ready);
-        copy_across(to + X_BYTES, map + 3 * MAP_BYTES, c0, step, ready);
+        if (!SHRINK) tma_load_2d(to, maps + 2 * MAP_BYTES, box * 64, m0, ready);
+        copy_u(to, maps, c0, box, ready);
         stage = next_stage(stage, STAGES);
       }
     }

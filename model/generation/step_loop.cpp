@@ -210,7 +210,7 @@ EngineStatistics StepLoop::statistics() const {
   now.accepted_draft_tokens = accepted_draft_tokens_;
   now.preemptions = scheduler_.preemptions();
   now.steps = steps_;
-  now.memory_bytes = context_.pool().statistics().in_use_bytes;
+  now.memory_bytes = context_.pool().in_use_bytes();
   return now;
 }
 

@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
-#include <limits>
 #include <vector>
 
 #include "ops/gemm/gemm_groups.hpp"
-#include "ops/gemm/gemm_wgmma_row_shrink.hpp"
 #include "ops/hopper/tensor_maps.hpp"
 #include "ops/launch_grids.hpp"
 #include "ops/tuned/costs.hpp"
@@ -19,25 +17,15 @@ namespace {
 
 constexpr std::size_t kMaxProblems = kMaxGemmGroup;
 constexpr std::size_t kProblemMaps = 5;
-constexpr std::uint32_t kTileRows = 128;
-constexpr std::uint32_t kBoxRows = 64;  // of y, and of an operand with K along its rows
+constexpr std::uint32_t kTileRows = kWgmmaTileRows, kBoxRows = kWgmmaBoxRows;
 constexpr std::uint32_t kBoxSteps = 64;
-constexpr std::uint32_t kRowBytes = 128;  // of a box
 constexpr std::size_t kItems = 384;
 // Rasterisation group: tile rows walked column by column. Values from 4 to 32 differ by 2 to 4 %,
 // without a clear trend.
 constexpr std::uint32_t kGroupM = 16;
-// Maximum columns of a wgmma accumulator.
-constexpr std::uint32_t kMaxColumns = 256;
-// Shared memory of a work-group: 227 KiB, less the barriers.
-constexpr std::uint32_t kSharedBytes = 226 << 10U;
-// Ranks of one K step of an MMA, and of four: a box.
-constexpr std::uint32_t kStepRanks = 16;
-constexpr std::uint32_t kBoxRanks = 64;
+constexpr std::uint32_t kStepRanks = kWgmmaStepRanks, kBoxRanks = kWgmmaBoxRanks;
 // Columns of y that are stored together if its rows are a multiple of them.
 constexpr std::int64_t kAlignedColumns = 8;
-// Costs cannot ask for more; the kernels were measured up to here.
-constexpr std::uint32_t kMaxSlices = 16;
 // Counters by which the warp groups of a tile's slices determine which slice is last.
 constexpr std::uint32_t kCountersOfTile = 2;
 
@@ -214,44 +202,6 @@ std::vector<Argument> arguments_of(Problems problems, const Tensor& table,
   return list;
 }
 
-std::uint32_t tile_count(std::uint32_t rows, std::span<const std::uint32_t> columns,
-                         std::uint32_t width) {
-  std::uint32_t across = 0;
-  for (const std::uint32_t each : columns) across += divide_up(each, width);
-  return across * divide_up(rows, kTileRows);
-}
-
-// Tiles of this width with the fastest number of split-K slices that still run all at once.
-WgmmaTiles split_k_tiles(const WgmmaDevice& device, const WgmmaSize& size, std::uint32_t width) {
-  const GemmWgmmaCosts& costs = device.costs;
-  WgmmaTiles best{.columns = width, .shrink = size.shrink};
-  best.count = tile_count(size.rows, size.columns, width);
-  // Columns that are loaded with a box but not multiplied cost half as much.
-  const auto held = static_cast<std::uint32_t>(round_up(width, kBoxRows));
-  const std::uint32_t idle = size.full_boxes ? (held - width) / 2 : 0;
-  const double columns = std::max<double>(width, costs.min_columns);
-  const double box = columns + idle + size.shrink + costs.tile_columns;
-  best.cost = box * size.boxes * divide_up(best.count, device.units);
-  const auto worthwhile =
-      static_cast<std::uint32_t>(std::min<double>(kMaxSlices, costs.max_slices));
-  const std::uint32_t most = std::min({worthwhile, size.boxes, device.units / best.count});
-  for (std::uint32_t slices = 2; slices <= most; ++slices) {
-    const double cost = box * divide_up(size.boxes, slices) + costs.slice +
-                        costs.slice_column * best.width() * (slices + 1);
-    if (cost < best.cost) {
-      best.slices = slices;
-      best.cost = cost;
-    }
-  }
-  return best;
-}
-
-// Units that no wave of the tiles needs.
-std::uint32_t idle_units(const WgmmaTiles& tiles, std::uint32_t units) {
-  const std::uint32_t groups = tiles.count * tiles.slices;
-  return units - divide_up(groups, divide_up(groups, units));
-}
-
 // The tiling, and the shrinks of rows by the units that it leaves idle, or that it is to leave.
 WgmmaTiles tiles_beside_shrinks(WgmmaDevice device, Problems problems) {
   const std::uint32_t units = device.units, shrink = shrink_of(problems.front());
@@ -285,32 +235,8 @@ void record_in_tiles(Batch& batch, Problems problems, const WgmmaTiles& tiles) {
 
 }  // namespace
 
-std::uint32_t WgmmaTiles::stage_bytes(bool full_boxes) const {
-  const auto boxes = static_cast<std::uint32_t>(round_up(columns, kBoxRows));
-  return kRowBytes * (kTileRows + (full_boxes ? std::max(boxes, width()) : width()));
-}
-
-std::uint32_t WgmmaTiles::staged_bytes() const {
-  return kTileRows * staged * std::uint32_t{sizeof(std::uint16_t)};
-}
-
 WgmmaDevice wgmma_device(const Context& context) {
   return {units_of(context), costs_of<GemmWgmmaCosts>(context)};
-}
-
-WgmmaTiles wgmma_tiles(const WgmmaDevice& device, const WgmmaSize& size) {
-  WgmmaTiles best;
-  best.cost = std::numeric_limits<double>::max();
-  for (const std::uint32_t width : {64U, 128U, 192U, 224U, 256U}) {
-    const bool fits = width + size.shrink <= kMaxColumns;
-    if (!fits || (size.shrink > kStepRanks && width % kBoxRows != 0)) continue;
-    const WgmmaTiles tiles = split_k_tiles(device, size, width);
-    if (tiles.cost <= best.cost) best = tiles;
-    if (width >= *std::ranges::max_element(size.columns)) break;
-  }
-  if (size.stages_y) best.staged = best.columns / kBoxRows * kBoxRows;
-  best.stages = (kSharedBytes - best.staged_bytes()) / best.stage_bytes(size.full_boxes);
-  return best;
 }
 
 bool gemm_wgmma_fuses_shrink(const Context& context, const GemmProduct& p) {
@@ -343,9 +269,9 @@ WgmmaProgram gemm_wgmma_program_like(const WgmmaProgram& program,
                                      std::span<const GemmProduct> problems) {
   constexpr std::uint32_t kTestedSlices = 3;
   WgmmaTiles tiles = program.tiles;
-  tiles.count = tile_count(u32(problems.front().rows()), columns_of(problems), tiles.columns);
+  tiles.count = wgmma_tile_count(u32(problems.front().rows()), columns_of(problems), tiles.columns);
   tiles.slices = std::min({tiles.slices, kTestedSlices, boxes_of(problems)});
-  tiles.row_shrink.slices = std::min(tiles.row_shrink.slices, kTestedSlices);
+  if (tiles.row_shrink.groups > 0) tiles.row_shrink.slices = kTestedSlices;
   return {tiles, defines_of(problems, tiles).text()};
 }
 

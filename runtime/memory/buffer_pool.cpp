@@ -115,4 +115,6 @@ void BufferPool::refuse(std::size_t bytes, MemoryTag tag, int status) const {
 
 MemoryStatistics BufferPool::statistics() const { return state_->statistics(); }
 
+std::size_t BufferPool::in_use_bytes() const noexcept { return state_->in_use_bytes(); }
+
 }  // namespace clora

@@ -40,6 +40,7 @@ struct PoolState {
   void trim(std::size_t keep_bytes) noexcept;
   [[noreturn]] void refuse(std::size_t bytes, MemoryTag tag, int status) const;
   MemoryStatistics statistics() const;
+  std::size_t in_use_bytes() const noexcept { return statistics_.in_use_bytes; }
 
   PoolConfig config;
   std::size_t wrapped_bytes = 0;

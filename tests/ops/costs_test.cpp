@@ -137,7 +137,7 @@ struct PlannedProduct {
 // and slices with wgmma on 132 units, and on matrix units of 132 units with 227 KiB and of 128 with
 // 100 KiB; groups of columns and rows of gemm_cpu.cl, gemm_bf16_cpu.cl and gemm_packed_cpu.cl on 2
 // and on 16 units.
-constexpr GemmWgmmaCosts kWgmma{32, 128, 1.0 / 90, 1900, 1000, 3, 16};
+constexpr GemmWgmmaCosts kWgmma{32, 128, 1.0 / 90, 1900, 1000, 3, 16, 72, 300, 5};
 constexpr GemmMatrixCosts kMatrix{.shared = {18, 9.5, 21, 11, 5.6, 3.6, 2.8, 2.4, 1.4},
                                   .alone = {18, 13, 21, 14, 8, 5, 3.5, 3, 3.5},
                                   .tile_steps = 96,
@@ -158,7 +158,7 @@ constexpr PlannedProduct kPlans[] = {
     {{512, 3584, 18944, 0}, "224 2, 256x128x64 7, 128x256x32 2, 8x1 8x1 1x2 16x1 16x1 2x8"},
     {{512, 18944, 3584, 64}, "192 1, 128x256x32 1, 128x256x32 1, 2x1 2x1 1x2 16x1 8x2 2x8"},
     {{64, 896, 4864, 0}, "64 7, 64x64x64 9, 64x64x64 9, 4x1 4x1 1x2 28x1 14x1 4x4"},
-    {{16, 18944, 3584, 0}, "192 1, 16x64x128 1, 16x64x128 3, 8x1 2x1 2x1 16x1 16x1 16x1"},
+    {{16, 18944, 3584, 0}, "160 1, 16x64x128 1, 16x64x128 3, 8x1 2x1 2x1 16x1 16x1 16x1"},
     {{4096, 3584, 3584, 16}, "224 1, 128x128x64 1, 128x256x32 1, 1x2 1x2 1x2 2x8 2x8 1x16"},
     {{100, 576, 1536, 0}, "64 4, 16x64x128 1, 16x64x128 1, 6x1 2x1 2x1 18x3 5x3 3x5"},
     {{2048, 1536, 576, 16}, "192 1, 64x128x64 1, 128x256x32 1, 1x2 1x2 1x2 4x4 4x4 1x16"},

@@ -727,8 +727,12 @@ TEST_P(DecodeLayersTest, HasNoKernelsForLayersOfMoreRowsThanItSays) {
     }
   }
   EXPECT_FALSE(decodes_rows(context(), 17));
-  if (!capabilities().cpu) EXPECT_FALSE(decodes_rows(context(), 2));
-  if (GetParam() == Variant::portable) EXPECT_TRUE(decodes_rows(context(), 1));
+  if (!capabilities().cpu) {
+    EXPECT_FALSE(decodes_rows(context(), 2));
+  }
+  if (GetParam() == Variant::portable) {
+    EXPECT_TRUE(decodes_rows(context(), 1));
+  }
 }
 
 // So that the engine's steps report what the forced one does not support.

@@ -31,6 +31,21 @@ TEST(WgmmaTiles, TheWidthIsTheOneThatLeavesLeastOfTheGpuIdle) {
   EXPECT_EQ(width(8192, 8192, 64), 256U);  // the shrink does not widen the tile further
 }
 
+// Replies of many sequences: all waves of tiles are nearly full.
+TEST(WgmmaTiles, OfFewRowsAreAsWideAsFillsTheirWaves) {
+  const WgmmaTiles tiles =
+      wgmma_tiles(h200(), {.rows = 64, .columns = {18944, 18944}, .boxes = 56});
+  EXPECT_EQ(tiles.columns, 160U);
+  EXPECT_EQ(tiles.count, 238U);
+  EXPECT_NE(wgmma_tiles(h200(), {.rows = 256, .columns = {18944, 18944}, .boxes = 56}).columns,
+            160U);
+  // Few columns of a short K: slices, since each group waits for its boxes.
+  const WgmmaTiles narrow = wgmma_tiles(h200(), {.rows = 64, .columns = {896}, .boxes = 14});
+  EXPECT_EQ(narrow.columns, 64U);
+  EXPECT_EQ(narrow.slices, 3U);
+  EXPECT_EQ(wgmma_tiles(h200(), {.rows = 512, .columns = {896}, .boxes = 14}).slices, 1U);
+}
+
 TEST(WgmmaTiles, TheRingIsAsLongAsSharedMemoryAllows) {
   for (const std::uint32_t columns : {16U, 896U, 4096U, 8192U}) {
     for (const bool full_boxes : {false, true}) {
