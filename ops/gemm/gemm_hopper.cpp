@@ -73,7 +73,8 @@ WgmmaTiles tiles_of(const WgmmaDevice& device, Problems problems, std::uint32_t 
                       .shrink = shrink,
                       .full_boxes = p.backward || multiplied_ranks(p) > std::int64_t{kStepRanks},
                       .stages_y = p.y.type() == DType::bf16 && is_aligned(p),
-                      .boxes = boxes_of(problems)});
+                      .boxes = boxes_of(problems),
+                      .awaits_s = is_row_shrink(p)});
 }
 
 // Steps of 16 ranks in the product s u, and in a box of u.

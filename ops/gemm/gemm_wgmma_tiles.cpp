@@ -20,8 +20,8 @@ constexpr std::uint32_t kWidthOfFewRows = 160;
 constexpr std::uint32_t kMaxSlices = 16;
 
 // The costs with those of a single row of tiles, if the product has no more.
-GemmWgmmaCosts costs_of_rows(GemmWgmmaCosts costs, std::uint32_t rows) {
-  if (rows > kWgmmaTileRows) return costs;
+GemmWgmmaCosts costs_of_rows(GemmWgmmaCosts costs, const WgmmaSize& size) {
+  if (size.rows > kWgmmaTileRows || size.awaits_s) return costs;
   costs.tile_columns = costs.few_rows_tile_columns;
   costs.slice = costs.few_rows_slice;
   costs.slice_column = costs.few_rows_slice_column;
@@ -30,7 +30,7 @@ GemmWgmmaCosts costs_of_rows(GemmWgmmaCosts costs, std::uint32_t rows) {
 
 // Tiles of this width with the fastest number of split-K slices that still run all at once.
 WgmmaTiles split_k_tiles(const WgmmaDevice& device, const WgmmaSize& size, std::uint32_t width) {
-  const GemmWgmmaCosts costs = costs_of_rows(device.costs, size.rows);
+  const GemmWgmmaCosts costs = costs_of_rows(device.costs, size);
   WgmmaTiles best{.columns = width, .shrink = size.shrink};
   best.count = wgmma_tile_count(size.rows, size.columns, width);
   // Columns that are loaded with a box but not multiplied cost half as much.

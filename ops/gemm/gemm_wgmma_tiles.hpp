@@ -56,6 +56,7 @@ struct WgmmaSize {
   bool full_boxes = false;  // operands are loaded in boxes of 64 x 64: w transposed, or u
   bool stages_y = false;    // tiles of a bf16 y are stored through shared memory
   std::uint32_t boxes = 1;  // of 64 K steps, of all problems that are summed
+  bool awaits_s = false;    // with a row shrink, which slices would end before
 };
 
 // Tiles of 128 rows and `columns` columns; their K extent may be split into slices, one work-group

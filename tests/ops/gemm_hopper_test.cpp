@@ -44,6 +44,8 @@ TEST(WgmmaTiles, OfFewRowsAreAsWideAsFillsTheirWaves) {
   EXPECT_EQ(narrow.columns, 64U);
   EXPECT_EQ(narrow.slices, 3U);
   EXPECT_EQ(wgmma_tiles(h200(), {.rows = 512, .columns = {896}, .boxes = 14}).slices, 1U);
+  const WgmmaSize with_shrink{.rows = 64, .columns = {896}, .boxes = 14, .awaits_s = true};
+  EXPECT_EQ(wgmma_tiles(h200(), with_shrink).slices, 1U) << "they would wait for s";
 }
 
 TEST(WgmmaTiles, TheRingIsAsLongAsSharedMemoryAllows) {
