@@ -87,6 +87,11 @@ ReplyContext context_of(const CompletionRequest& request,
           .echoes = echoes_of(request, prompts, *options.tokenizer)};
 }
 
+json token_text(const Tokenizer& tokenizer, std::optional<std::int32_t> id) {
+  return id.has_value() ? json(tokenizer.token_text(*id)) : json();
+}
+json token_id(std::optional<std::int32_t> id) { return id.has_value() ? json(*id) : json(); }
+
 }  // namespace
 
 CompletionService::CompletionService(CompletionOptions options) : options_(std::move(options)) {}
@@ -252,6 +257,22 @@ json CompletionService::detokenize(std::string_view body) {
   const auto ids = checked_ids(fields.ids("tokens"), "tokens");
   fields.refuse_others();
   return {{"prompt", options_.tokenizer->decode(ids, {.keep_special = true})}};
+}
+
+// The class is the one that loads tokenizers of any kind in transformers.
+json CompletionService::tokenizer_info() const {
+  const Tokenizer& tokenizer = *options_.tokenizer;
+  json info{{"tokenizer_class", "PreTrainedTokenizerFast"},
+            {"model_max_length", options_.limits.max_positions},
+            {"vocab_size", tokenizer.vocabulary_size()},
+            {"add_bos_token", tokenizer.adds_bos()},
+            {"bos_token", token_text(tokenizer, tokenizer.bos())},
+            {"bos_token_id", token_id(tokenizer.bos())},
+            {"eos_token", token_text(tokenizer, tokenizer.eos())},
+            {"eos_token_id", token_id(tokenizer.eos())},
+            {"stop_token_ids", options_.end_ids}};
+  if (!options_.chat_template_source.empty()) info["chat_template"] = options_.chat_template_source;
+  return info;
 }
 
 }  // namespace clora

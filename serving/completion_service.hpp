@@ -35,6 +35,7 @@ struct CompletionOptions {
   const Tokenizer* tokenizer = nullptr;
   const ChatTemplate* chat_template = nullptr;  // or null: chats are refused
   std::string chat_template_text = {};          // gives the form of tool calls
+  std::string chat_template_source = {};        // Jinja, for tokenizer_info(); empty: not known
   std::vector<std::int32_t> end_ids = {};
   std::string fingerprint = {};
   CompletionLimits limits = {};
@@ -81,6 +82,9 @@ class CompletionService {
   //   {"tokens"} -> {"prompt"}
   nlohmann::json tokenize(std::string_view body);
   nlohmann::json detokenize(std::string_view body);
+  // The reply to GET /tokenizer_info: what clients need that encode by the two above and render
+  // chats themselves, with the keys of tokenizer_config.json; null for a token that there is not.
+  nlohmann::json tokenizer_info() const;
 
  private:
   CompletionRequest parse(std::string_view body, CompletionKind kind);

@@ -9,11 +9,15 @@
 //   PROBLEMS=2 or 3    grouped problems of one x: y_i [M, C_i] = x w_i^T + s_i u_i + bias_i;
 //                      TRANSPOSED, in one sum:
 //                      y = x w + s u + x_1 w_1 + s_1 u_1 + ... + addend
+//   ROW_SHRINK         s_i is computed first, for rows that have several adapters
+//                      (gemm_wgmma_row_shrink.clh)
 // Shapes  table: tensor maps (tensor_map.cl) of x, w, s (or a), u and y, grouped by problem, in
 //         boxes of 128 rows (x, s), COLUMNS rows (w, not transposed), SHRINK rows (a) or 64 rows;
 //         those of u have 16 rows if R is at most 16. After them the addresses of addend [M, C] and
-//         parts, then for each problem y [M, C], bias [C] and saved [M, R]: 0 if absent. With
-//         SPLIT_K, then words that are zero, one for each 64 rows of a tile
+//         parts, with ROW_SHRINK of x, row_groups and its own parts, then for each problem y [M, C], bias [C] and
+//         saved [M, R]: 0 if absent, with ROW_SHRINK also a_i and wide_i, and saved has the ranks
+//         of one adapter. Then words that are zero: with ROW_SHRINK two, and shrink_blocks for
+//         its blocks; with SPLIT_K one for each 64 rows of a tile
 // Types   x, w, s, a and u bf16, read through their maps only; y and addend f32, or bf16 with -D
 //         Y_BF16; saved f32, or bf16 with -D SAVED_BF16; bias and parts f32
 // Work    a persistent grid of work-groups of three warp groups: one thread of the first issues
@@ -24,6 +28,7 @@
 //         their products; each column of tiles computes s, the first one saves it. SPLIT_K: each
 //         tile's K extent is split into `slices`, one for each work-group; sums go to parts [tiles,
 //         slices, 128, WIDTH], and the group that arrives last adds them and stores the tile.
+//         ROW_SHRINK: the first `shrinking` groups compute s_i instead of tiles.
 // Options COLUMNS; WIDTH, of the products: COLUMNS + SHRINK; RANK_STEPS: of 16 each, 0, 1, or 4 for
 //         64 ranks at once; ADDEND and BIAS if present; ALIGNED: C is a multiple of 8; STAGED, with
 //         it and Y_BF16: the number of columns of a tile, a multiple of 64, that are stored through
@@ -36,6 +41,8 @@
 //         fixed order, whichever arrives last: the same bits every run
 //! clc: build on wgmma: COLUMNS=256 WIDTH=256 STAGES=4 RANK_STEPS=0 Y_BF16 ALIGNED STAGED=128
 //! clc: build on wgmma: COLUMNS=128 WIDTH=144 STAGES=4 RANK_STEPS=1 SHRINK=16 Y_BF16 ALIGNED
+//! clc: build on wgmma: COLUMNS=128 WIDTH=128 STAGES=4 RANK_STEPS=4 PROBLEMS=3 ROW_SHRINK Y_BF16
+//!     ALIGNED SAVED_BF16 SPLIT_K
 //! clc: build on wgmma: COLUMNS=192 WIDTH=192 STAGES=4 RANK_STEPS=1 TRANSPOSED ADDEND ALIGNED
 #include "bf16_values.clh"
 #include "hopper/hopper.clh"
@@ -52,6 +59,15 @@
 #define SUBTILE_BYTES 8192  // 64 rows
 #include "gemm/gemm_wgmma_epilogue.clh"
 
+#ifdef ROW_SHRINK
+#include "gemm/gemm_wgmma_row_shrink.clh"
+#define TILE_COUNTERS_AT (COUNTERS_OF_SHRINK + shrink_blocks)
+#define ROW_SHRINK_PARAMETERS , uint adapters, uint shrinking, uint shrink_slices, uint shrink_blocks
+#else
+#define TILE_COUNTERS_AT 0
+#define ROW_SHRINK_PARAMETERS
+#endif
+
 #define TILE_ROWS 128
 #include "gemm/gemm_wgmma_tile_coords.clh"
 #define X_BYTES (TILE_ROWS * 128)
@@ -60,10 +76,21 @@
 // Indices of the table's addresses.
 #define ADDEND_AT 0
 #define PARTS_AT 1
+#ifdef ROW_SHRINK
+#define X_AT 2
+#define ROW_GROUPS_AT 3
+#define SHRINK_PARTS_AT 4
+#define Y_AT(problem) (5 + 5 * (problem))
+#define A_AT(problem) (Y_AT(problem) + 3)
+#define WIDE_AT(problem) (Y_AT(problem) + 4)
+#define COUNTERS_OF_SHRINK 2  // and one for each block, if its slices are added
+#else
 #define Y_AT(problem) (2 + 3 * (problem))
+#endif
+#define ADDRESSES Y_AT(PROBLEMS)
+#define COUNTERS(table) ((__global uint*)((table) + MAPS_BYTES + 8 * ADDRESSES))
 #define BIAS_AT(problem) (Y_AT(problem) + 1)
 #define SAVED_AT(problem) (Y_AT(problem) + 2)
-#define ADDRESSES (2 + 3 * PROBLEMS)
 #define BOXES_ACROSS ((COLUMNS + 63) / 64)  // of a transposed w, and of u
 #define ACROSS_BYTES (BOXES_ACROSS * SUBTILE_BYTES)
 // Boxes of 64 columns need space in full; those of u with 16 rows fit in the space of w.
@@ -131,15 +158,56 @@ void prefetch_row(__global const Y_TYPE* addend, uint m, uint c0, uint C) {
 #endif
 }
 
+#ifdef ROW_SHRINK
+// The blocks of all problems, by the shrinking groups in turn.
+INLINED void shrink_rows(__global const ulong* addresses, RowShrink all, uint shrinking,
+                         ShrinkScratch scratch) {
+  const uint of_ranks = (all.ranks + SHRINK_RANKS - 1) / SHRINK_RANKS;
+  const uint chunks = find_chunks(all, scratch), of_problem = chunks * of_ranks * all.slices;
+  for (uint i = get_group_id(0); i < PROBLEMS * of_problem; i += shrinking) {
+    const uint problem = i / of_problem, slice = i % all.slices, block = i / all.slices;
+    const RowShrinkProblem of = {(__global const ushort*)addresses[A_AT(problem)],
+                                 (__global SAVED_TYPE*)addresses[SAVED_AT(problem)],
+                                 (__global ushort*)addresses[WIDE_AT(problem)]};
+    shrink_block(of, all, scratch.chunks[block / of_ranks % chunks],
+                 block % of_ranks * SHRINK_RANKS, block, slice, scratch);
+  }
+}
+#endif
+
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     __global uchar* table, uint M, uint C, OTHERS(uint, C) uint J, OTHERS(uint, J) uint R,
-    uint group_m, float shrink_scale, float term_scale, uint split_rows, uint split_slices) {
+    uint group_m, float shrink_scale, float term_scale, uint split_rows,
+    uint split_slices ROW_SHRINK_PARAMETERS) {
   HOPPER_KERNEL;
   __local uchar ring[RING_BYTES + 2 * STAGED_BYTES] __attribute__((aligned(1024)));
   __local ulong barriers[2 * STAGES];
   __local ulong addresses_of_both[2 * ADDRESSES];
   // clc: allow clang-warning of SPLIT_K alone
   __local uint arrivals[2];
+#ifdef ROW_SHRINK
+  __global uint* shrink_counters = COUNTERS(table);
+  if (get_group_id(0) < shrinking) {
+    __global const ulong* of_table = (__global const ulong*)(table + MAPS_BYTES);
+    const RowShrink all = {(__global const ushort*)of_table[X_AT],
+                           (__global const uint*)of_table[ROW_GROUPS_AT],
+                           M,
+                           J,
+                           R / adapters,
+                           adapters,
+                           shrink_scale,
+                           term_scale,
+                           shrink_slices,
+                           (__global float*)of_table[SHRINK_PARTS_AT],
+                           shrink_counters + COUNTERS_OF_SHRINK};
+    shrink_rows(of_table, all, shrinking, shrink_scratch(ring));
+    tell_shrunk(shrink_counters);
+    return;
+  }
+  const uint first_id = get_group_id(0) - shrinking, groups = get_num_groups(0) - shrinking;
+#else
+  const uint first_id = get_group_id(0), groups = get_num_groups(0);
+#endif
   const Ring stages = ring_at(shared_address(barriers), STAGES);
   const uint tiles_at = shared_address(ring);
   const uint item = get_local_id(0), rank_boxes = RANK_STEPS > 0 ? (R + 63) / 64 : 0;
@@ -177,10 +245,13 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     SETMAXNREG_DEC(40);
     if (item != 0) return;
     Stage stage = {0, 0};
+#ifdef ROW_SHRINK
+    bool is_shrunk = false;
+#endif
 #ifdef ADDEND
     __global const Y_TYPE* addend = (__global const Y_TYPE*)address;  // the first one
 #endif
-    for (uint id = get_group_id(0); id < slices_of(grid); id += get_num_groups(0)) {
+    for (uint id = first_id; id < slices_of(grid); id += groups) {
       const GemmTile tile = gemm_tile(grid, id);
       const uint m0 = tile.m0, c0 = tile.c0;
       for (uint k = tile.box_0; k < tile.box_end; ++k) {
@@ -204,6 +275,12 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
 #endif
         stage = next_stage(stage, STAGES);
       }
+#ifdef ROW_SHRINK
+      if (tile.rank_end > 0 && !is_shrunk) {
+        await_shrunk(shrink_counters, shrinking, groups);
+        is_shrunk = true;
+      }
+#endif
       for (uint k = 0; k < tile.rank_end; ++k) {
         const uint to = tiles_at + stage.index * STAGE_BYTES;
         const uint of = IS_TRANSPOSED ? k / rank_boxes : tile.problem;
@@ -215,6 +292,9 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
         stage = next_stage(stage, STAGES);
       }
     }
+#ifdef ROW_SHRINK
+    if (!is_shrunk) await_shrunk(shrink_counters, shrinking, groups);  // all groups are counted
+#endif
     return;
   }
   SETMAXNREG_INC(232);
@@ -227,11 +307,11 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
   named_barrier_sync(part);  // the addresses are written
 #ifdef SPLIT_K
   const Slices split = {(__global float4*)addresses[PARTS_AT],
-                        (__global uint*)(table + MAPS_BYTES + 8 * ADDRESSES), slices};
+                        COUNTERS(table) + TILE_COUNTERS_AT, slices};
 #endif
   Consumer consumer = {{0, 0}, NO_STAGE};
   float sums[WIDTH / 2];
-  for (uint id = get_group_id(0); id < slices_of(grid); id += get_num_groups(0)) {
+  for (uint id = first_id; id < slices_of(grid); id += groups) {
     const GemmTile tile = gemm_tile(grid, id);
     const uint m0 = tile.m0, c0 = tile.c0, problem = tile.problem;
     const uint C_of_tile = C_OF_PROBLEM(problem);

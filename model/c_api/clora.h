@@ -533,6 +533,12 @@ typedef struct clora_request {
   /* Tokens that are guessed from earlier ones and verified in one step, at most 16, which is faster
    * for texts that repeat themselves. The reply is the same. 0: none. */
   int64_t draft_tokens;
+  /* 1: events have the log-probability of each token of the prompt but the first. Such a prompt is
+   * computed in full, whatever the cache holds of it. */
+  int32_t prompt_logprobs;
+  int64_t prompt_top_logprobs; /* and those of the likeliest tokens, at most 32 */
+  int32_t prompt_only;         /* 1: nothing is generated; max_tokens must be 0, and
+                                  prompt_logprobs 1 */
 } clora_request;
 
 /* Submits a request, of which everything is copied; *id, which is never 0, names it in events. Its
@@ -553,7 +559,8 @@ CLORA_API clora_status clora_engine_step(clora_engine* engine, int32_t* idle);
 
 typedef enum clora_event_kind {
   CLORA_EVENT_NONE = 0,     /* no event is left; all other fields are 0 */
-  CLORA_EVENT_TOKENS = 1,   /* the reply has more tokens, and goes on */
+  CLORA_EVENT_TOKENS = 1,   /* the reply has more tokens, or there are more log-probabilities of the
+                               prompt; the request goes on */
   CLORA_EVENT_FINISHED = 2, /* the last event of a request, which may have tokens as well */
   CLORA_EVENT_FAILED = 3    /* instead: a logit that is not finite, a grammar that cannot go on,
                                the device */
@@ -581,6 +588,14 @@ typedef struct clora_event {
   int64_t prompt_tokens;    /* if finished */
   int64_t cached_tokens;    /* of the prompt, whose keys and values were in the cache */
   int64_t generated_tokens; /* of the reply in all */
+  /* If requested, the next tokens of the prompt, from its second one on, as the three arrays of the
+   * reply above. All of them come before the first token of the reply. */
+  const int32_t* prompt_ids;
+  size_t prompt_id_count;
+  const double* prompt_logprobs;                  /* [prompt_id_count] */
+  const clora_token_logprob* prompt_top_logprobs; /* [prompt_id_count, prompt_top_logprobs] */
+  double queue_seconds; /* if finished or failed: from the submission to the first step with the
+                           request, or to its end without any */
 } clora_event;
 
 /* Takes the next event, in the order of submission within a step. Arrays and texts are valid until
@@ -626,6 +641,7 @@ typedef struct clora_engine_statistics {
   uint64_t accepted_draft_tokens;
   uint64_t preemptions; /* requests that gave up their pages and were computed again */
   uint64_t steps;
+  uint64_t memory_bytes; /* in use on the device: weights, adapters, the cache and steps */
 } clora_engine_statistics;
 
 /* After the last step. From any thread, but not while the engine is released. */

@@ -103,20 +103,23 @@ void count(clora_engine& engine) {
   engine.counted = now;
 }
 
+void assign(TokenArrays& arrays, std::span<const GeneratedToken> tokens) {
+  arrays = {};
+  for (const GeneratedToken& token : tokens) {
+    arrays.ids.push_back(token.id);
+    arrays.logprobs.push_back(token.logprob);
+    for (const auto& [id, logprob] : token.top_logprobs) {
+      arrays.top_logprobs.push_back({id, logprob});
+    }
+  }
+}
+
 // Takes the first event, which the arrays of the result are of.
 void take_event(clora_engine& engine) {
   engine.taken = std::move(engine.events.front());
   engine.events.pop_front();
-  engine.taken_ids.clear();
-  engine.taken_logprobs.clear();
-  engine.taken_top_logprobs.clear();
-  for (const GeneratedToken& token : engine.taken.tokens) {
-    engine.taken_ids.push_back(token.id);
-    engine.taken_logprobs.push_back(token.logprob);
-    for (const auto& [id, logprob] : token.top_logprobs) {
-      engine.taken_top_logprobs.push_back({id, logprob});
-    }
-  }
+  assign(engine.taken_tokens, engine.taken.tokens);
+  assign(engine.taken_prompt, engine.taken.prompt_logprobs);
 }
 
 template <class T>
@@ -129,15 +132,20 @@ clora_event event_of(const clora_engine& engine) {
   clora_event event{};
   event.kind = CLORA_EVENT_TOKENS;
   event.request = taken.request;
-  event.ids = data_or_null(engine.taken_ids);
-  event.id_count = engine.taken_ids.size();
-  event.logprobs = data_or_null(engine.taken_logprobs);
-  event.top_logprobs = data_or_null(engine.taken_top_logprobs);
+  event.ids = data_or_null(engine.taken_tokens.ids);
+  event.id_count = engine.taken_tokens.ids.size();
+  event.logprobs = data_or_null(engine.taken_tokens.logprobs);
+  event.top_logprobs = data_or_null(engine.taken_tokens.top_logprobs);
+  event.prompt_ids = data_or_null(engine.taken_prompt.ids);
+  event.prompt_id_count = engine.taken_prompt.ids.size();
+  event.prompt_logprobs = data_or_null(engine.taken_prompt.logprobs);
+  event.prompt_top_logprobs = data_or_null(engine.taken_prompt.top_logprobs);
   event.text = taken.text.c_str();
   event.text_bytes = taken.text.size();
   event.prompt_tokens = taken.prompt_tokens;
   event.cached_tokens = taken.cached_tokens;
   event.generated_tokens = taken.generated_tokens;
+  event.queue_seconds = taken.queue_seconds;
   if (taken.finish_reason) {
     event.kind = CLORA_EVENT_FINISHED;
     event.finish_reason = static_cast<std::int32_t>(*taken.finish_reason);
@@ -163,6 +171,7 @@ clora_engine_statistics statistics_of(const EngineStatistics& s) {
   statistics.accepted_draft_tokens = s.accepted_draft_tokens;
   statistics.preemptions = s.preemptions;
   statistics.steps = s.steps;
+  statistics.memory_bytes = s.memory_bytes;
   return statistics;
 }
 

@@ -92,6 +92,28 @@ std::shared_ptr<const TokenGrammar> grammar_of(const clora_request& r, clora_eng
   }
 }
 
+std::int64_t max_tokens_of(const clora_request& r) {
+  if (r.prompt_only == 0) return r.max_tokens != 0 ? r.max_tokens : GenerationRequest().max_tokens;
+  require(r.max_tokens == 0 && r.prompt_logprobs != 0,
+          "clora_engine_submit: prompt_only requires max_tokens 0 and prompt_logprobs 1, got {} "
+          "and {}",
+          r.max_tokens, r.prompt_logprobs);
+  return 0;
+}
+
+// Alternatives to each token; -1: no log-probabilities.
+std::int64_t prompt_logprobs_of(const clora_request& r) {
+  if (r.prompt_logprobs == 0) {
+    require(r.prompt_top_logprobs == 0,
+            "clora_engine_submit: prompt_top_logprobs requires prompt_logprobs 1");
+    return -1;
+  }
+  require(r.prompt_top_logprobs >= 0,
+          "clora_engine_submit: prompt_top_logprobs must not be negative, got {}",
+          r.prompt_top_logprobs);
+  return r.prompt_top_logprobs;
+}
+
 }  // namespace
 
 std::vector<AdapterUse> adapters_of(const clora_adapter_use* adapters, std::size_t count,
@@ -106,16 +128,15 @@ std::vector<AdapterUse> adapters_of(const clora_adapter_use* adapters, std::size
 
 GenerationRequest request_of(const clora_request& r, clora_engine& engine) {
   const auto prompt = array_of(r.prompt, r.prompt_count, "prompt");
-  GenerationRequest request{
-      .prompt = {prompt.begin(), prompt.end()},
-      .sampling = sampling_of(r),
-      .adapters = adapters_of(r.adapters, r.adapter_count, "clora_engine_submit"),
-      .end_ids = end_ids_of(r, engine),
-      .stop_texts = stop_texts_of(r),
-      .grammar = grammar_of(r, engine),
-      .draft_tokens = r.draft_tokens};
-  if (r.max_tokens != 0) request.max_tokens = r.max_tokens;
-  return request;
+  return {.prompt = {prompt.begin(), prompt.end()},
+          .max_tokens = max_tokens_of(r),
+          .sampling = sampling_of(r),
+          .prompt_logprobs = prompt_logprobs_of(r),
+          .adapters = adapters_of(r.adapters, r.adapter_count, "clora_engine_submit"),
+          .end_ids = end_ids_of(r, engine),
+          .stop_texts = stop_texts_of(r),
+          .grammar = grammar_of(r, engine),
+          .draft_tokens = r.draft_tokens};
 }
 
 }  // namespace clora::c_api

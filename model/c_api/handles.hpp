@@ -47,6 +47,13 @@ struct AdapterCore {
   Adapter adapter;
 };
 
+// Tokens of an event as the arrays that a clora_event points to.
+struct TokenArrays {
+  std::vector<std::int32_t> ids;
+  std::vector<double> logprobs;
+  std::vector<clora_token_logprob> top_logprobs;
+};
+
 }  // namespace clora::c_api
 
 struct clora_context {
@@ -88,9 +95,7 @@ struct clora_engine {
   std::deque<clora::GenerationEvent> events;  // not taken yet
   // The event that was taken last, and what a clora_event points to.
   clora::GenerationEvent taken;
-  std::vector<std::int32_t> taken_ids;
-  std::vector<double> taken_logprobs;
-  std::vector<clora_token_logprob> taken_top_logprobs;
+  clora::c_api::TokenArrays taken_tokens, taken_prompt;
 };
 
 struct clora_trainer {

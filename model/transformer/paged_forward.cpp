@@ -70,7 +70,7 @@ void PagedForward::allocate_caches() {
 
 bool PagedForward::record_fused_blocks(Recorded& f, Recording& recording, const Tensor& x) {
   const StepShape& shape = f.inputs.shape();
-  if (shape.prompt_rows != 0) return false;
+  if (shape.prompt_rows != 0 || !decodes_rows(context_, shape.rows())) return false;
   const auto form = decode_layers_of(recording);
   if (const auto* why = std::get_if<std::string>(&form)) {
     context_.hooks().log_message(LogLevel::debug,

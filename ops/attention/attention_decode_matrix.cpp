@@ -16,7 +16,8 @@ constexpr std::int64_t kBlock = 16;  // keys of a block, and the most heads of a
 constexpr std::int64_t kMaxHeadDim = 256;
 constexpr std::int64_t kMaxSplits = 32, kSplitsOfManyRows = 4;
 constexpr std::size_t kAlignment = 16;  // of rows of keys and values
-// Of a self-test, whose rows have about all keys: those that are not split, and those that are.
+// Of a self-test, whose rows but one have about all keys: those that are not split, and those that
+// are.
 constexpr std::int64_t kTestRows = 5, kTestKeys = 400, kTestSplitKeys = 1616;
 
 const char* refusal_of_keys(std::int64_t E, DType key_type) {
@@ -111,6 +112,23 @@ const char* attention_decode_matrix_refusal(const Context&, const AttentionForwa
   return is_aligned ? nullptr : "it reads keys that are aligned to 16 bytes";
 }
 
+AttentionForward attention_decode_matrix_test(SelfTest& test, const AttentionForward& forward,
+                                              bool splits) {
+  const AttentionSpec& spec = forward.spec;
+  const AttentionInputs in =
+      attention_test_inputs(test, {.rows = kTestRows,
+                                   .keys = splits ? kTestSplitKeys : kTestKeys,
+                                   .width = spec.E,
+                                   .type = forward.in.q.type(),
+                                   .key_type = spec.key_type,
+                                   .scores = self_test_scores(spec),
+                                   .in_pages = spec.page > 0,
+                                   .has_short_row = true});
+  const Tensor y = test.output(in.q.shape(), forward.y.type());
+  const Tensor logs = test.output({kTestRows, in.q.shape()[1]});
+  return {checked_spec("attention", test.batch().context(), in), y, logs, in};
+}
+
 // Tests the program of the problem over a smaller one.
 bool attention_decode_matrix_passed(Context& context, const AttentionForward& forward) {
   const AttentionSpec& spec = forward.spec;
@@ -123,19 +141,11 @@ bool attention_decode_matrix_passed(Context& context, const AttentionForward& fo
   const std::string options = defines_of(forward, unit, tile).text();
   return passed_self_test(
       context, {kAttentionDecodeMatrix, name, kBf16Tolerance, options}, [&](SelfTest& test) {
-        const AttentionInputs in =
-            attention_test_inputs(test, {.rows = kTestRows,
-                                         .keys = splits ? kTestSplitKeys : kTestKeys,
-                                         .width = spec.E,
-                                         .type = forward.in.q.type(),
-                                         .key_type = spec.key_type,
-                                         .scores = self_test_scores(spec),
-                                         .in_pages = spec.page > 0});
-        const Tensor y = test.output(in.q.shape(), forward.y.type());
-        const Tensor logs = test.output({kTestRows, in.q.shape()[1]});
-        if (makes_reference(context)) return record_attention(test.batch(), y, logs, in);
-        record_attention_decode_matrix(
-            test.batch(), {checked_spec("attention", context, in), y, logs, in}, unit, tile);
+        const AttentionForward tested = attention_decode_matrix_test(test, forward, splits);
+        if (!makes_reference(context)) {
+          return record_attention_decode_matrix(test.batch(), tested, unit, tile);
+        }
+        record_attention(test.batch(), tested.y, tested.log_sum_exp, tested.in);
       });
 }
 

@@ -6,6 +6,7 @@
 
 #include "ops/attention/attention_spec.hpp"
 #include "ops/dispatch/matrix_unit_defines.hpp"
+#include "ops/dispatch/variant_dispatch.hpp"
 
 namespace clora {
 
@@ -35,5 +36,8 @@ void record_attention_decode_matrix(Batch& batch, const AttentionForward& forwar
 // The same with a given unit and a given tile, for tests.
 void record_attention_decode_matrix(Batch& batch, const AttentionForward& forward,
                                     MatrixUnitChoice unit, const AttentionDecodeTile& tile);
+// The problem of the self-test of the program for `forward`, whose keys are split or not.
+AttentionForward attention_decode_matrix_test(SelfTest& test, const AttentionForward& forward,
+                                              bool splits);
 
 }  // namespace clora

@@ -27,7 +27,7 @@ KeyPages pages(SelfTest& test, std::int64_t rows, std::int64_t keys) {
 }  // namespace
 
 AttentionInputs attention_test_inputs(SelfTest& test, const TestedAttention& tested) {
-  const auto [rows, keys, width, type, key_type, scores, in_pages] = tested;
+  const auto [rows, keys, width, type, key_type, scores, in_pages, has_short_row] = tested;
   constexpr std::int64_t kHeads = 4, kKeyHeads = 2;
   std::vector<std::int32_t> first(static_cast<std::size_t>(rows), 0);
   std::vector<std::int32_t> last(first.size());
@@ -35,6 +35,7 @@ AttentionInputs attention_test_inputs(SelfTest& test, const TestedAttention& tes
     last[t] = static_cast<std::int32_t>(keys - rows) + static_cast<std::int32_t>(t);
     if (last[t] >= kDocument) first[t] = kDocument;
   }
+  if (has_short_row) first[0] = last[0] - 2;
   // Other inputs with a cap, whose results have other sums (ops/dispatch/self_test_sums.hpp).
   return {.q = test.input({rows, kHeads, width}, scores.soft_cap == 0 ? 1.0F : 2.0F, type),
           .k = test.input({keys, kKeyHeads, width}, 1, key_type),

@@ -23,6 +23,9 @@ struct TestedAttention {
   DType type = DType::f32, key_type = DType::f32;  // of q and y; of k and v
   ScoreChanges scores = {};
   bool in_pages = false;  // the keys
+  // Whether the first row attends to its last 3 keys only, so that a key that it should not attend
+  // to changes its result by more than rounding does.
+  bool has_short_row = false;
 };
 void test_attention(SelfTest& test, const TestedAttention& tested);
 // Its inputs, for tests that record a kernel themselves.

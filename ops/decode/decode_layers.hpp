@@ -73,6 +73,11 @@ struct DecodeLayers {
 // at `slot`. REQUIRES: position < P.
 void record_decode_layers_unfused(Batch& batch, const Tensor& x, const DecodeLayers& decode);
 
+// Whether any kernels for all layers exist for so many rows on the Context. If not, both functions
+// below are false for all layers, which then need not be described. Also true if
+// ContextConfig::implementations names one of the kernels, so that its refusal is an error.
+bool decodes_rows(Context& context, std::int64_t rows);
+
 // Whether these layers are decoded in one launch: its implementation supports them on the Context,
 // its work-groups are co-resident (ops/dispatch/co_resident_groups.hpp), and its program has passed
 // its self-test.

@@ -24,7 +24,6 @@ namespace clora {
 namespace {
 
 constexpr std::uint32_t kMaxGroups = 64;  // all of them update one counter
-constexpr std::int64_t kMaxRows = 16;     // more are faster on tiles
 constexpr double kTolerance = 1e-2;       // integer instead of float arithmetic through two blocks
 // Of the self-test's scores, most of which exceed it: a cap of any model is another constant in the
 // same program.
@@ -187,7 +186,8 @@ const char* decode_layers_cpu_refusal(const Context& context, const DecodeLayers
   }
   const Tensor& like = decode.layers.front().q;
   if (!is_quantised(like.type())) return "it reads packed quantised weights";
-  if (decode_sizes(decode).M > kMaxRows) return "products of many rows are faster on tiles";
+  const bool many = decode_sizes(decode).M > kMaxDecodeRowsCpu;
+  if (many) return "products of many rows are faster on tiles";
   for (const DecodeLayer& layer : decode.layers) {
     if (has_joined_adapter(layer, 0) || has_joined_adapter(layer, 4)) {
       return "layers in one have one adapter";

@@ -6,6 +6,7 @@
 namespace clora {
 
 inline constexpr std::string_view kDecodeLayersCpu = "decode_layers_cpu.cl";
+inline constexpr std::int64_t kMaxDecodeRowsCpu = 16;  // more are faster on tiles
 
 const char* decode_layers_cpu_refusal(const Context& context, const DecodeLayers& decode);
 // Also whether the Context may rely on pocl's threads, which this reserves for it.

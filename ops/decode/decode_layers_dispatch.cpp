@@ -1,5 +1,8 @@
 #include "ops/decode/decode_layers_dispatch.hpp"
 
+#include <algorithm>
+#include <limits>
+
 #include "ops/decode/decode_layers_cpu.hpp"
 #include "ops/decode/decode_layers_gpu.hpp"
 #include "ops/decode/decode_layers_portable.hpp"
@@ -13,13 +16,14 @@ void record_unfused(Batch& batch, const Tensor& x, const DecodeLayers& decode, c
 }
 
 constexpr DecodeLayersImplementation kImplementations[] = {
-    {"gpu", kDecodeLayersGpu, needs_co_resident_gpu, decode_layers_gpu_refusal,
+    {"gpu", kDecodeLayersGpu, needs_co_resident_gpu, decode_layers_gpu_refusal, 1,
      decode_layers_gpu_passed, record_decode_layers_gpu_in_full, true},
-    {"cpu", kDecodeLayersCpu, needs_co_resident_cpu, decode_layers_cpu_refusal,
+    {"cpu", kDecodeLayersCpu, needs_co_resident_cpu, decode_layers_cpu_refusal, kMaxDecodeRowsCpu,
      decode_layers_cpu_passed, record_decode_layers_cpu, true},
-    {"portable", kDecodeLayersPortable, needs_portable, decode_layers_portable_refusal,
+    {"portable", kDecodeLayersPortable, needs_portable, decode_layers_portable_refusal, 1,
      needs_no_test, record_decode_layers_portable},
-    {"unfused", "", needs_nothing, refuses_nothing, needs_no_test, record_unfused, false, false},
+    {"unfused", "", needs_nothing, refuses_nothing, std::numeric_limits<std::int64_t>::max(),
+     needs_no_test, record_unfused, false, false},
 };
 constexpr ImplementationList<DecodeLayersImplementation> kList{"decode_layers", kImplementations};
 
@@ -32,6 +36,14 @@ const ImplementationList<DecodeLayersImplementation>& decode_layers_implementati
 const DecodeLayersImplementation& choose_decode_layers(Context& context,
                                                        const DecodeLayers& decode) {
   return choose_implementation(context, kList, decode);
+}
+
+bool decodes_rows(Context& context, std::int64_t rows) {
+  const ImplementationChoice choice(context, kList.family);
+  if (!choice.allows(kList.all.back().name)) return true;
+  return std::ranges::any_of(kList.all, [&](const DecodeLayersImplementation& each) {
+    return each.is_fused && each.unavailable(context) == nullptr && rows <= each.max_rows;
+  });
 }
 
 }  // namespace clora

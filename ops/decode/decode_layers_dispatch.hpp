@@ -12,6 +12,7 @@ struct DecodeLayersImplementation {
   std::string_view file;  // empty: the kernels of other families
   const char* (*unavailable)(const Context&);
   const char* (*refusal)(const Context&, const DecodeLayers&);
+  std::int64_t max_rows;                          // more are refused
   bool (*passed)(Context&, const DecodeLayers&);  // and its work-groups are co-resident
   // REQUIRES: no refusal; checked tensors; a grid barrier if needs_grid_barrier.
   void (*record)(Batch&, const Tensor& x, const DecodeLayers&, const Tensor& grid_barrier);

@@ -141,10 +141,22 @@ GemmProduct product_of(const Tensor& y, const Tensor& x, const Weight& w,
   return {.y = y, .x = x, .w = tensor_of(w), .epilogue = epilogue};
 }
 
-// No implementation fuses the shrink of row groups: it is recorded here, for all products of one
-// input, and the products read s. The input is computed in its launch if there is just one.
+bool shrinks_with_products(Context& context, std::span<const GemmProduct> problems) {
+  const bool may = std::ranges::none_of(problems, [](const GemmProduct& p) {
+    return p.w.empty() || has_f16(p) || has_f16_s(p);
+  });
+  return may && gemm_shrinks_rows(context, problems);
+}
+
+// Unless the products' launch computes it, the shrink of row groups is recorded here, for all
+// products of one input, and the products read s. The input is computed in its launch if there is
+// just one.
 void record_input_and_shrinks(Batch& batch, const ProductInput& input,
                               std::span<GemmProduct> problems) {
+  if (shrinks_with_products(batch.context(), problems)) {
+    record_input(batch, input);
+    return;
+  }
   std::vector<LowRankTerm> terms, wide_terms;
   std::vector<GemmProduct*> wide;
   for (GemmProduct& p : problems) {

@@ -16,6 +16,7 @@
 #include "ops/gemm/gemm_matrix.hpp"
 #include "ops/gemm/gemm_matrix_self_test.hpp"
 #include "ops/gemm/gemm_portable.hpp"
+#include "ops/gemm/gemm_wgmma_row_shrink.hpp"
 #include "ops/gemm/gemm_wgmma_self_test.hpp"
 
 namespace clora {
@@ -166,7 +167,9 @@ const char* many_rows_refusal(const Context& context, const GemmProduct& p) {
 // Its epilogue has neither: the implementation of other matrix units takes these products.
 const char* wgmma_refusal(const Context& context, const GemmProduct& p) {
   if (!p.epilogue.column_scale.empty()) return "it does not scale columns";
-  if (p.has_row_groups()) return "its rows have one adapter";
+  if (p.has_row_groups() && !(is_row_shrink(p) && can_shrink_rows(p))) {
+    return "it takes rows of several adapters only with their shrink, and if they are few";
+  }
   return many_rows_refusal(context, p);
 }
 // Against K, the most ranks of a stack that the implementation over wgmma multiplies for all rows:
@@ -265,7 +268,7 @@ bool portable_can_group(Context& context, std::span<const GemmProduct> problems)
 
 constexpr GemmImplementation kImplementations[] = {
     {"wgmma", kGemmWgmma, needs_wgmma, wgmma_refusal, wgmma_passed, gemm_wgmma_fuses_shrink,
-     record_wgmma, true, true, wgmma_can_group, record_gemm_wgmma},
+     record_wgmma, true, true, wgmma_can_group, record_gemm_wgmma, true},
     {"matrix", kGemmMatrix, needs_any_matrix_unit, matrix_refusal, matrix_passed,
      matrix_computes_shrink, record_matrix, true, true, matrix_can_group, record_gemm_matrix},
     {"skinny_int8_cpu", kGemmSkinnyInt8, needs_cpu, skinny_int8_refusal, skinny_int8_cpu_passed,
@@ -315,8 +318,20 @@ bool gemm_takes_wide_ranks(const Context& context, const GemmProduct& p) {
   if (needs_wgmma(context) != nullptr) return false;
   GemmProduct wide = p;
   wide.epilogue.low_rank.row_groups = {};
+  wide.epilogue.low_rank.a = {};
   const std::int64_t ranks = p.low_rank().u.shape()[0] * p.rank();
   return wgmma_refusal(context, wide) == nullptr && kWideShare * ranks <= p.k();
+}
+
+bool gemm_shrinks_rows(Context& context, std::span<const GemmProduct> problems) {
+  const auto may = std::ranges::all_of(problems, [&](const GemmProduct& p) {
+    return is_row_shrink(p) && gemm_takes_wide_ranks(context, p) &&
+           wgmma_refusal(context, p) == nullptr;
+  });
+  if (!may) return false;
+  const auto* chosen = problems.size() == 1 ? &choose_gemm(context, problems.front())
+                                            : choose_gemm_group(context, problems);
+  return chosen != nullptr && chosen->shrinks_rows;
 }
 
 bool gemm_reads_bf16_adapter(const Context& context) {

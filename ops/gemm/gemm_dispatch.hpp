@@ -26,6 +26,8 @@ struct GemmImplementation {
   // has passed its self-test; null: it computes one problem per launch.
   bool (*can_group)(Context&, std::span<const GemmProduct>) = nullptr;
   void (*record_group)(Batch&, std::span<const GemmProduct>) = nullptr;
+  // Whether it computes the shrinks of rows with several adapters: of all that it does not refuse.
+  bool shrinks_rows = false;
 };
 
 // The last one computes any product.
@@ -40,6 +42,10 @@ const GemmImplementation* choose_gemm_group(Context& context,
 // stack (record_wide_shrinks()): on Hopper, whose implementation has no row groups, if they are few
 // against K.
 bool gemm_takes_wide_ranks(const Context& context, const GemmProduct& p);
+
+// Whether the implementation that is chosen for these products, of rows with several adapters,
+// computes their shrinks in its launch. REQUIRES: weights in one part; no f16.
+bool gemm_shrinks_rows(Context& context, std::span<const GemmProduct> problems);
 
 // Whether an implementation that is available on the Context reads the bf16 copies of an adapter's
 // matrices.

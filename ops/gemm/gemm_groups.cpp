@@ -18,6 +18,7 @@ bool have_the_same_row_groups(const GemmProduct& p, const GemmProduct& first) {
 bool have_alike_terms(const GemmProduct& p, const GemmProduct& first) {
   if (p.rank() != first.rank() || !have_the_same_row_groups(p, first)) return false;
   const LowRankTerm &a = p.epilogue.low_rank, &b = first.epilogue.low_rank;
+  if (p.has_row_groups() && a.u.shape()[0] != b.u.shape()[0]) return false;
   return p.rank() == 0 || (a.s.type() == b.s.type() && a.scale == b.scale &&
                            a.a_scale == b.a_scale && a.a.empty() == b.a.empty());
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ops/gemm/gemm_groups.hpp"
+#include "ops/gemm/gemm_wgmma_row_shrink.hpp"
 #include "ops/hopper/tensor_maps.hpp"
 #include "ops/launch_grids.hpp"
 #include "ops/tuned/costs.hpp"
@@ -44,9 +45,12 @@ std::uint32_t units_of(const Context& context) {
   return std::max(1U, context.device().compute_units);
 }
 
+// Whether tiles compute s, from columns of a next to those of w.
+bool shrinks_in_tiles(const GemmProduct& p) { return p.has_shrink() && !is_row_shrink(p); }
+
 // Columns of a in a tile's accumulator; 0 if the shrink is not fused.
 std::uint32_t shrink_of(const GemmProduct& p) {
-  if (!p.has_shrink()) return 0;
+  if (!shrinks_in_tiles(p)) return 0;
   return p.rank() <= kStepRanks ? kStepRanks : kBoxRanks;
 }
 
@@ -75,18 +79,20 @@ std::array<std::uint32_t, kMaxProblems> columns_of(Problems problems) {
 
 WgmmaTiles tiles_of(const WgmmaDevice& device, Problems problems, std::uint32_t shrink) {
   const GemmProduct& p = problems.front();
-  return wgmma_tiles(device, {.rows = u32(p.rows()),
-                              .columns = columns_of(problems),
-                              .shrink = shrink,
-                              .full_boxes = p.backward || p.rank() > std::int64_t{kStepRanks},
-                              .stages_y = p.y.type() == DType::bf16 && is_aligned(p),
-                              .boxes = boxes_of(problems)});
+  return wgmma_tiles(device,
+                     {.rows = u32(p.rows()),
+                      .columns = columns_of(problems),
+                      .shrink = shrink,
+                      .full_boxes = p.backward || multiplied_ranks(p) > std::int64_t{kStepRanks},
+                      .stages_y = p.y.type() == DType::bf16 && is_aligned(p),
+                      .boxes = boxes_of(problems)});
 }
 
 // Steps of 16 ranks in the product s u, and in a box of u.
 std::uint32_t rank_steps(const GemmProduct& p) {
-  if (p.rank() == 0) return 0;
-  return (p.rank() <= kStepRanks ? kStepRanks : kBoxRanks) / kStepRanks;
+  const std::int64_t ranks = multiplied_ranks(p);
+  if (ranks == 0) return 0;
+  return (ranks <= kStepRanks ? kStepRanks : kBoxRanks) / kStepRanks;
 }
 
 // t in bf16; `given` is the caller's bf16 copy, or empty.
@@ -94,30 +100,42 @@ Bf16Rows bf16_rows_of(Batch& batch, const Tensor& t, const Tensor& given) {
   return record_bf16_rows(batch, given.empty() ? t : given);
 }
 
-// x, w, s (or a, for a fused shrink) and u as the kernel reads them, and y as it is stored. x
-// stands in for absent operands.
+// s as a matrix that is copied, or a if tiles compute s. wide: of a row shrink.
+MappedMatrix first_factor(Batch& batch, const GemmProduct& p, const WgmmaTiles& tiles,
+                          const Tensor& wide) {
+  const LowRankTerm& term = p.low_rank();
+  if (is_row_shrink(p)) return {record_bf16_rows(batch, wide), kTileRows};
+  if (p.has_shrink()) return {bf16_rows_of(batch, term.a, term.a_bf16), tiles.shrink};
+  return {record_bf16_rows(batch, term.s, term.scale), kTileRows};
+}
+
+// x, w, s (or a) and u as the kernel reads them, and y as it is stored. x stands in for absent
+// operands.
 std::array<MappedMatrix, kProblemMaps> operands_of(Batch& batch, const GemmProduct& p,
-                                                   const WgmmaTiles& tiles, const Bf16Rows& rows) {
+                                                   const WgmmaTiles& tiles, const Bf16Rows& rows,
+                                                   const Tensor& wide) {
   const MappedMatrix x{rows, kTileRows};
   const std::uint32_t w_rows = p.backward ? kBoxRows : tiles.columns;
   std::array<MappedMatrix, kProblemMaps> of{
       x, {record_bf16_rows(batch, p.w, p.epilogue.scale), w_rows}, x, x, x};
   if (tiles.staged > 0) of[4] = {record_bf16_rows(batch, p.y), kBoxRows};
   if (p.rank() == 0) return of;
-  const LowRankTerm& term = p.epilogue.low_rank;
-  of[2] = p.has_shrink() ? MappedMatrix{bf16_rows_of(batch, term.a, term.a_bf16), tiles.shrink}
-                         : MappedMatrix{record_bf16_rows(batch, term.s, term.scale), kTileRows};
-  of[3] = {bf16_rows_of(batch, term.u, term.u_bf16), rank_steps(p) * kStepRanks};
+  of[2] = first_factor(batch, p, tiles, wide);
+  const Tensor u = multiplied_u(p, p.low_rank().u), u_bf16 = multiplied_u(p, p.low_rank().u_bf16);
+  of[3] = {bf16_rows_of(batch, u, u_bf16), rank_steps(p) * kStepRanks};
   return of;
 }
 
 // The operands of all problems, in order.
-std::vector<MappedMatrix> operands_of(Batch& batch, Problems problems, const WgmmaTiles& tiles) {
+std::vector<MappedMatrix> operands_of(Batch& batch, Problems problems, const WgmmaTiles& tiles,
+                                      std::span<const Tensor> wide) {
   std::vector<MappedMatrix> all;
   Bf16Rows x;
-  for (const GemmProduct& p : problems) {
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    const GemmProduct& p = problems[i];
     if (all.empty() || p.backward) x = record_bf16_rows(batch, p.x);
-    std::ranges::copy(operands_of(batch, p, tiles, x), std::back_inserter(all));
+    const Tensor of_p = wide.empty() ? Tensor() : wide[i];
+    std::ranges::copy(operands_of(batch, p, tiles, x, of_p), std::back_inserter(all));
   }
   return all;
 }
@@ -131,6 +149,7 @@ Defines defines_of(Problems problems, const WgmmaTiles& tiles) {
   if (tiles.shrink > 0) defines.set("SHRINK", tiles.shrink);
   if (tiles.staged > 0) defines.set("STAGED", tiles.staged);
   if (tiles.slices > 1) defines.set("SPLIT_K");
+  if (is_row_shrink(p)) defines.set("ROW_SHRINK");
   if (p.backward) defines.set("TRANSPOSED");
   if (p.y.type() == DType::bf16) defines.set("Y_BF16");
   if (p.has_shrink() && p.epilogue.low_rank.s.type() == DType::bf16) defines.set("SAVED_BF16");
@@ -149,12 +168,23 @@ Tensor parts_of(Batch& batch, const WgmmaTiles& tiles) {
 
 // The table in the order that the kernel expects.
 TensorTable table_of(Batch& batch, Problems problems, const WgmmaTiles& tiles) {
-  TensorTable table{.matrices = operands_of(batch, problems, tiles),
-                    .tensors = {problems.front().epilogue.residual, parts_of(batch, tiles)},
+  const GemmProduct& first = problems.front();
+  const std::vector<Tensor> wide = wide_s(batch, problems);
+  TensorTable table{.matrices = operands_of(batch, problems, tiles, wide),
+                    .tensors = {first.epilogue.residual, parts_of(batch, tiles)},
                     .counters = tiles.slices > 1 ? kCountersOfTile * tiles.count : 0};
-  for (const GemmProduct& p : problems) {
-    table.tensors.insert(table.tensors.end(),
-                         {p.y, p.epilogue.bias, p.has_shrink() ? p.epilogue.low_rank.s : Tensor()});
+  const auto add = [&](std::initializer_list<Tensor> more) {
+    table.tensors.insert(table.tensors.end(), more);
+  };
+  if (!wide.empty()) {
+    add({first.x, first.low_rank().row_groups,
+         row_shrink_parts(batch, problems, tiles.row_shrink)});
+    table.counters += kRowShrinkCounters + row_shrink_blocks(problems, tiles.row_shrink);
+  }
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    const GemmProduct& p = problems[i];
+    add({p.y, p.epilogue.bias, p.has_shrink() ? p.low_rank().s : Tensor()});
+    if (!wide.empty()) add({p.low_rank().a_bf16, wide[i]});
   }
   return table;
 }
@@ -173,9 +203,14 @@ std::vector<Argument> arguments_of(Problems problems, const Tensor& table,
   };
   each([](const GemmProduct& problem) { return problem.columns(); });
   each([](const GemmProduct& problem) { return problem.k(); });
-  list.insert(list.end(),
-              {u32(p.rank()), kGroupM, p.epilogue.low_rank.a_scale, p.epilogue.low_rank.scale,
-               u32(p.split_rows > 0 ? p.split_rows : p.rows()), tiles.slices});
+  list.insert(list.end(), {u32(multiplied_ranks(p)), kGroupM, p.epilogue.low_rank.a_scale,
+                           p.epilogue.low_rank.scale,
+                           u32(p.split_rows > 0 ? p.split_rows : p.rows()), tiles.slices});
+  if (is_row_shrink(p)) {
+    list.insert(list.end(),
+                {u32(p.low_rank().u.shape()[0]), tiles.row_shrink.groups, tiles.row_shrink.slices,
+                 row_shrink_blocks(problems, tiles.row_shrink)});
+  }
   return list;
 }
 
@@ -209,6 +244,28 @@ WgmmaTiles split_k_tiles(const WgmmaDevice& device, const WgmmaSize& size, std::
     }
   }
   return best;
+}
+
+// Units that no wave of the tiles needs.
+std::uint32_t idle_units(const WgmmaTiles& tiles, std::uint32_t units) {
+  const std::uint32_t groups = tiles.count * tiles.slices;
+  return units - divide_up(groups, divide_up(groups, units));
+}
+
+// The tiling, and the shrinks of rows by the units that it leaves idle, or that it is to leave.
+WgmmaTiles tiles_beside_shrinks(WgmmaDevice device, Problems problems) {
+  const std::uint32_t units = device.units, shrink = shrink_of(problems.front());
+  WgmmaTiles tiles = tiles_of(device, problems, shrink);
+  RowShrinkPlan plan = row_shrink_plan(problems);
+  if (plan.groups == 0) return tiles;
+  const std::uint32_t least = least_groups(plan, units);
+  if (idle_units(tiles, units) < least) {
+    device.units -= least;
+    tiles = tiles_of(device, problems, shrink);
+  }
+  plan.groups = std::min(plan.groups, idle_units(tiles, units));
+  tiles.row_shrink = plan;
+  return tiles;
 }
 
 void record_in_tiles(Batch& batch, Problems problems, const WgmmaTiles& tiles) {
@@ -257,6 +314,7 @@ WgmmaTiles wgmma_tiles(const WgmmaDevice& device, const WgmmaSize& size) {
 }
 
 bool gemm_wgmma_fuses_shrink(const Context& context, const GemmProduct& p) {
+  if (is_row_shrink(p)) return can_shrink_rows(p);
   if (p.backward || p.rank() > std::int64_t{kBoxRanks}) return false;
   const Problems one(&p, 1);
   const WgmmaDevice device = wgmma_device(context);
@@ -272,7 +330,7 @@ bool gemm_wgmma_can_group(const Context& context, std::span<const GemmProduct> p
 }
 
 WgmmaProgram gemm_wgmma_program(const WgmmaDevice& device, std::span<const GemmProduct> problems) {
-  const WgmmaTiles tiles = tiles_of(device, problems, shrink_of(problems.front()));
+  const WgmmaTiles tiles = tiles_beside_shrinks(device, problems);
   return {tiles, defines_of(problems, tiles).text()};
 }
 
@@ -287,6 +345,7 @@ WgmmaProgram gemm_wgmma_program_like(const WgmmaProgram& program,
   WgmmaTiles tiles = program.tiles;
   tiles.count = tile_count(u32(problems.front().rows()), columns_of(problems), tiles.columns);
   tiles.slices = std::min({tiles.slices, kTestedSlices, boxes_of(problems)});
+  tiles.row_shrink.slices = std::min(tiles.row_shrink.slices, kTestedSlices);
   return {tiles, defines_of(problems, tiles).text()};
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "ops/gemm/gemm_kernels.hpp"
+#include "ops/gemm/gemm_wgmma_row_shrink.hpp"
 
 namespace clora {
 
@@ -68,11 +69,12 @@ struct WgmmaSize {
 struct WgmmaTiles {
   std::uint32_t columns = 256;
   std::uint32_t shrink = 0;
-  std::uint32_t staged = 0;  // columns that are stored through shared memory
-  std::uint32_t stages = 4;  // of the ring
-  std::uint32_t count = 0;   // of all problems
-  std::uint32_t slices = 1;  // of a tile's K extent
-  double cost = 0;           // of the product, in columns times boxes of steps, sequentially
+  std::uint32_t staged = 0;       // columns that are stored through shared memory
+  std::uint32_t stages = 4;       // of the ring
+  std::uint32_t count = 0;        // of all problems
+  std::uint32_t slices = 1;       // of a tile's K extent
+  double cost = 0;                // of the product, in columns times boxes of steps, sequentially
+  RowShrinkPlan row_shrink = {};  // by groups that no tile needs
 
   std::uint32_t width() const { return columns + shrink; }
   std::uint32_t stage_bytes(bool full_boxes) const;

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "ops/gemm/gemm_wgmma_row_shrink.hpp"
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {
@@ -16,6 +17,8 @@ constexpr std::int64_t kRows = 150, kColumns = 328, kRaggedColumns = 325, kSteps
 constexpr std::array<std::int64_t, 3> kNarrow{0, 40, 72};
 // Programs differ in the number of 16 ranks that they multiply at once, up to 64.
 constexpr std::int64_t kStepRanks = 16, kMaxRanks = 64, kManyRanks = 70, kAbsentRanks = 9;
+// Of each of two adapters, whose shrink is in the product: together 16 at most, or several blocks.
+constexpr std::int64_t kFewShrunkRanks = 4, kManyShrunkRanks = 36;
 
 std::int64_t rank_like(const GemmProduct& p) {
   if (p.rank() == 0) return 0;
@@ -31,10 +34,23 @@ LowRankTerm term_of_groups(SelfTest& test, const GemmProduct& small, std::int64_
           .row_groups = test.input({kRows, kRowGroupWords}, row_group_table(kRows, groups))};
 }
 
+// The same with their shrink. All kernels read the bf16 copy of a.
+LowRankTerm row_shrink_like(SelfTest& test, const GemmProduct& p, const GemmProduct& small) {
+  const std::int64_t rank = multiplied_ranks(p) <= kStepRanks ? kFewShrunkRanks : kManyShrunkRanks;
+  LowRankTerm term = term_of_groups(test, small, rank);
+  const Shape a{2, rank, small.k()};
+  term.s = test.changed(test.input({kRows, rank}, 1, p.low_rank().s.type()));
+  term.a = test.input(a);
+  term.a_scale = 0.5F;
+  term.a_bf16 = test.input(a, 1, DType::bf16);
+  return term;
+}
+
 // s is an input, or an output if the shrink is fused.
 LowRankTerm term_like(SelfTest& test, const GemmProduct& p, const GemmProduct& small) {
   const std::int64_t rank = rank_like(p);
   if (rank == 0) return {};
+  if (is_row_shrink(p)) return row_shrink_like(test, p, small);
   if (p.has_row_groups()) return term_of_groups(test, small, rank);
   const Tensor u = test.input({rank, small.columns()});
   if (!p.has_shrink()) return {test.input({kRows, rank}, 1, DType::bf16), u, 0.5F};

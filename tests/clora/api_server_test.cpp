@@ -158,6 +158,15 @@ TEST(ApiServer, PagesOfOtherOriginsMaySendNothingUnlessAllowed) {
   EXPECT_THAT(preflight.header("Access-Control-Allow-Headers"), HasSubstr("Authorization"));
 }
 
+TEST(ApiServer, DescribesItsTokenizerIfItIsAllowed) {
+  ServedApi api;
+  EXPECT_EQ(api.get("/tokenizer_info").status, 403);
+  ApiParts parts;
+  parts.describes_tokenizer = true;
+  api.open(parts);
+  EXPECT_EQ(api.get("/tokenizer_info").parsed()["eos_token"], "<|im_end|>");
+}
+
 TEST(ApiServer, LoadsAndUnloadsAdaptersIfItIsAllowed) {
   ServedApi api;
   const std::string load = R"({"lora_name": "sql", "lora_path": "v1"})";

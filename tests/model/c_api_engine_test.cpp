@@ -38,6 +38,9 @@ struct Reply {
   std::string text = {};
   std::vector<double> logprobs = {};
   std::vector<std::int32_t> likeliest = {};  // the first of two alternatives of each token
+  Ids prompt_ids = {};                       // from the second one on
+  std::vector<double> prompt_logprobs = {};
+  std::vector<clora_token_logprob> prompt_top_logprobs = {};  // two of each token
   int last_events = 0;
   clora_event last = {};  // without its arrays
   std::string error = {};
@@ -52,6 +55,14 @@ void add(Replies& replies, const clora_event& event) {
     reply.ids.push_back(event.ids[i]);
     reply.logprobs.push_back(event.logprobs[i]);
     if (event.top_logprobs != nullptr) reply.likeliest.push_back(event.top_logprobs[i * 2].id);
+  }
+  for (std::size_t i = 0; i < event.prompt_id_count; ++i) {
+    EXPECT_EQ(reply.ids.size(), event.id_count) << "the prompt comes before the reply";
+    reply.prompt_ids.push_back(event.prompt_ids[i]);
+    reply.prompt_logprobs.push_back(event.prompt_logprobs[i]);
+    if (event.prompt_top_logprobs == nullptr) continue;
+    const clora_token_logprob* const likeliest = event.prompt_top_logprobs + i * 2;
+    reply.prompt_top_logprobs.insert(reply.prompt_top_logprobs.end(), {likeliest[0], likeliest[1]});
   }
   reply.text += std::string(event.text, event.text_bytes);
   if (event.kind == CLORA_EVENT_TOKENS) return;
@@ -249,6 +260,71 @@ TEST_F(CApiEngine, TextAndProbabilitiesComeWithTheTokens) {
     EXPECT_TRUE(std::isfinite(logprob));
   }
   EXPECT_EQ(reply.text, decoded(reply.ids));
+}
+
+// The log-softmax of the logits of each position but the last, by clora_forward().
+std::vector<std::vector<double>> log_softmax_of(clora_model* model, const Ids& ids) {
+  clora_session* session = nullptr;
+  clora_model_info info = clora_model_info_init();
+  expect_ok(clora_model_get_info(model, &info));
+  expect_ok(clora_session_create(model, nullptr, &session));
+  const auto width = static_cast<std::size_t>(info.vocabulary);
+  std::vector<float> logits(ids.size() * width);
+  expect_ok(clora_forward(session, ids.data(), ids.size(), CLORA_LOGITS_ALL, logits.data(),
+                          logits.size()));
+  clora_session_release(session);
+  std::vector<std::vector<double>> rows;
+  for (std::size_t t = 0; t + 1 < ids.size(); ++t) {
+    rows.emplace_back(logits.begin() + static_cast<std::ptrdiff_t>(t * width),
+                      logits.begin() + static_cast<std::ptrdiff_t>((t + 1) * width));
+    double sum = 0;
+    for (const double z : rows.back()) sum += std::exp(z);
+    for (double& z : rows.back()) z -= std::log(sum);
+  }
+  return rows;
+}
+
+TEST_F(CApiEngine, ProbabilitiesOfThePromptAreThoseOfItsForward) {
+  open(options());
+  const auto want = log_softmax_of(model_, prompt_);
+  clora_request measured = request();
+  measured.prompt_logprobs = 1;
+  measured.prompt_top_logprobs = 2;
+  const Reply reply = reply_to(measured);
+  EXPECT_EQ(reply.ids, reply_of_session(nullptr));
+  ASSERT_EQ(reply.prompt_ids, Ids(prompt_.begin() + 1, prompt_.end()));
+  ASSERT_EQ(reply.prompt_top_logprobs.size(), 2 * want.size());
+  for (std::size_t t = 0; t < want.size(); ++t) {
+    const auto logprob = [&](std::int32_t id) { return want[t].at(static_cast<std::size_t>(id)); };
+    EXPECT_NEAR(reply.prompt_logprobs[t], logprob(prompt_[t + 1]), 1e-4) << t;
+    const auto [first, second] =
+        std::pair(reply.prompt_top_logprobs[2 * t], reply.prompt_top_logprobs[2 * t + 1]);
+    EXPECT_NEAR(first.logprob, *std::ranges::max_element(want[t]), 1e-4) << t;
+    EXPECT_NEAR(second.logprob, logprob(second.id), 1e-4) << t;
+    EXPECT_GE(first.logprob, second.logprob) << t;
+  }
+  measured.prompt_top_logprobs = 0;
+  measured.prompt_only = 1;
+  measured.max_tokens = 0;
+  const Reply only = reply_to(measured);
+  EXPECT_EQ(only.ids, Ids());
+  EXPECT_EQ(only.last.finish_reason, CLORA_FINISH_LENGTH);
+  EXPECT_EQ(only.prompt_logprobs, reply.prompt_logprobs);
+  EXPECT_EQ(only.prompt_top_logprobs.size(), 0U);
+  EXPECT_EQ(reply_to(request()).prompt_ids, Ids()) << "not requested";
+}
+
+TEST_F(CApiEngine, ARequestThatWaitsHasItsTimeInTheQueue) {
+  clora_engine_options one = options();
+  one.max_sequences = 1;
+  open(one);
+  const std::uint64_t first = submit(request()), second = submit(request());
+  Replies replies = run();
+  EXPECT_GE(replies[first].last.queue_seconds, 0);
+  EXPECT_GT(replies[second].last.queue_seconds, replies[first].last.queue_seconds);
+  clora_engine_statistics statistics = clora_engine_statistics_init();
+  expect_ok(clora_engine_get_statistics(engine_, &statistics));
+  EXPECT_GT(statistics.memory_bytes, 0U);
 }
 
 TEST_F(CApiEngine, SamplingFieldsReachTheSampler) {
@@ -641,6 +717,11 @@ TEST_F(CApiEngine, RefusesRequestsByTheirFields) {
   refused([](auto& r) { r.temperature = NAN; }, "temperature must be 0 or more");
   refused([](auto& r) { r.typical_p = 2; }, "typical_p must be 0 to 1");
   refused([](auto& r) { r.top_logprobs = 33; }, "top_logprobs must be 0 to 32");
+  refused([](auto& r) { r.prompt_top_logprobs = 2; }, "prompt_top_logprobs requires prompt_log");
+  refused([](auto& r) { r.prompt_logprobs = 1, r.prompt_top_logprobs = -1; }, "must not be neg");
+  refused([](auto& r) { r.prompt_logprobs = 1, r.prompt_top_logprobs = 33; }, "(off) to 32, got");
+  refused([](auto& r) { r.prompt_logprobs = 1, r.prompt_only = 1; }, "requires max_tokens 0");
+  refused([](auto& r) { r.max_tokens = 0, r.prompt_only = 1; }, "and prompt_logprobs 1, got 0");
   refused([](auto& r) { r.draft_tokens = 17; }, "draft_tokens must be 0 (off) to 16");
   refused([](auto& r) { r.logit_bias_count = 1; }, "logit_biases must not be NULL");
   refused([](auto& r) { r.adapter_count = 1; }, "adapters must not be NULL");

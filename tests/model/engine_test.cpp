@@ -12,6 +12,7 @@
 
 #include "clora/model/generation/generator.hpp"
 #include "runtime/elapsed.hpp"
+#include "tests/support/engine_fixture.hpp"
 #include "tests/support/engine_results.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"
@@ -28,20 +29,8 @@ using test::run;
 using test::some_ids;
 using testing::HasSubstr;
 
-constexpr std::int64_t kPositions = 128;
-
-class EngineTest : public testing::TestWithParam<std::string> {
+class EngineTest : public test::EngineFixture {
  protected:
-  void open(const std::string& name, Variant variant = Variant::automatic) {
-    const auto folder = folder_ / name;
-    test::write_tiny_model(folder, test::tiny_config(name));
-    model_.reset();
-    model_.emplace(test::context_of(variant), WeightFiles::open(folder));
-  }
-  LanguageModel& model() { return *model_; }
-  static EngineConfig config(std::int64_t sequences = 4) {
-    return {.max_sequences = sequences, .max_positions = kPositions, .step_tokens = 64};
-  }
   // The reply of a request alone.
   Ids alone(const GenerationRequest& request, const Adapter* adapter = nullptr) {
     EngineConfig one = config(1);
@@ -70,9 +59,6 @@ class EngineTest : public testing::TestWithParam<std::string> {
     EXPECT_EQ(statistics.running + statistics.waiting, 0);
     return statistics;
   }
-
-  test::TemporaryFolder folder_;
-  std::optional<LanguageModel> model_;
 };
 
 // Prompts from one token to more than a step's budget, greedy and drawn.

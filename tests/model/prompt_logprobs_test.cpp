@@ -9,6 +9,7 @@
 
 #include "clora/model/generation/engine.hpp"
 #include "model/generation/step_layout.hpp"
+#include "tests/support/engine_fixture.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/poisoned_file.hpp"
 #include "tests/support/scheduled_step.hpp"
@@ -21,7 +22,6 @@ namespace {
 using Ids = std::vector<std::int32_t>;
 using testing::HasSubstr;
 
-constexpr std::int64_t kPositions = 128;
 constexpr double kBound = 1e-4;
 
 Ids some_ids(std::size_t count, std::size_t seed) {
@@ -63,17 +63,8 @@ std::vector<double> log_softmax(const std::vector<float>& logits) {
   return result;
 }
 
-class PromptLogprobs : public testing::TestWithParam<std::string> {
+class PromptLogprobs : public test::EngineFixture {
  protected:
-  void open(const std::string& name, Variant variant = Variant::automatic) {
-    const auto folder = folder_ / name;
-    test::write_tiny_model(folder, test::tiny_config(name));
-    model_.reset();
-    model_.emplace(test::context_of(variant), WeightFiles::open(folder));
-  }
-  static EngineConfig config(std::int64_t sequences = 4) {
-    return {.max_sequences = sequences, .max_positions = kPositions, .step_tokens = 64};
-  }
   static GenerationRequest measured(Ids prompt, std::int64_t alternatives,
                                     std::int64_t max_tokens = 0) {
     return {.prompt = std::move(prompt), .max_tokens = max_tokens, .prompt_logprobs = alternatives};
@@ -82,7 +73,7 @@ class PromptLogprobs : public testing::TestWithParam<std::string> {
   void expect_measured(const Result& result, const GenerationRequest& request) {
     EXPECT_EQ(result.last.error, "");
     ASSERT_EQ(result.prompt.size() + 1, request.prompt.size());
-    Engine engine(*model_, config(1));
+    Engine engine(model(), config(1));
     for (std::size_t i = 1; i < request.prompt.size(); ++i) {
       const GeneratedToken& token = result.prompt[i - 1];
       const auto want = log_softmax(engine.logits(std::span(request.prompt).first(i)));
@@ -99,13 +90,10 @@ class PromptLogprobs : public testing::TestWithParam<std::string> {
   }
   Ids alone(GenerationRequest request) {
     request.prompt_logprobs = -1;
-    Engine engine(*model_, config(1));
+    Engine engine(model(), config(1));
     engine.submit(std::move(request));
     return run(engine).begin()->second.reply;
   }
-
-  test::TemporaryFolder folder_;
-  std::optional<LanguageModel> model_;
 };
 
 class PromptLogprobsOfFamily : public PromptLogprobs {};
@@ -125,7 +113,7 @@ TEST_P(PromptLogprobsOfFamily, AreThoseAfterEachPrefixBesideOtherRequests) {
     requests[0].sampling = {.temperature = 1, .repetition_penalty = 1.2, .seed = 3};
     requests[2].prompt_logprobs = -1;
     requests[2].max_tokens = 20;
-    Engine engine(*model_, config());
+    Engine engine(model(), config());
     std::vector<RequestId> ids;
     for (const GenerationRequest& request : requests) ids.push_back(engine.submit(request));
     std::map<RequestId, Result> results = run(engine);
@@ -143,7 +131,7 @@ TEST_P(PromptLogprobsOfFamily, AreThoseAfterEachPrefixBesideOtherRequests) {
 
 TEST_F(PromptLogprobs, AreComputedThoughThePrefixIsCachedAndLeaveItInTheCache) {
   open("Llama");
-  Engine engine(*model_, config());
+  Engine engine(model(), config());
   const GenerationRequest request = measured(some_ids(50, 2), 1, 3);
   for (int i = 0; i < 2; ++i) {
     engine.submit(request);
@@ -161,7 +149,7 @@ TEST_F(PromptLogprobs, AreReportedOnceThoughTheRequestGivesItsPagesBackMeanwhile
   open("Llama");
   EngineConfig small = config(3);
   small.cache_positions = 128;
-  Engine engine(*model_, small);
+  Engine engine(model(), small);
   GenerationRequest first{.prompt = some_ids(30, 1), .max_tokens = 80}, second = first;
   second.prompt = some_ids(22, 2);
   const GenerationRequest last = measured(some_ids(60, 3), 2, 4);
@@ -181,18 +169,18 @@ TEST_F(PromptLogprobs, AreReportedOnceThoughTheRequestGivesItsPagesBackMeanwhile
 TEST_F(PromptLogprobs, AreThoseOfTheRequestsAdapter) {
   open("Llama");
   const AdapterConfig options{.rank = 4, .alpha = 16, .target_modules = {"q_proj", "down_proj"}};
-  Adapter adapter(model_->context(), select_sites(model_->config(), options.target_modules, 0),
+  Adapter adapter(model().context(), select_sites(model().config(), options.target_modules, 0),
                   options);
   adapter.initialise(1);
-  std::vector<float> values = model_->context().read<float>(adapter.parameters());
+  std::vector<float> values = model().context().read<float>(adapter.parameters());
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (values[i] == 0) values[i] = static_cast<float>(i * 37 % 19) / 90.0F - 0.1F;
   }
-  model_->context().write(adapter.parameters(), std::as_bytes(std::span(values)));
+  model().context().write(adapter.parameters(), std::as_bytes(std::span(values)));
   EngineConfig with_adapters = config();
   with_adapters.device_adapters = 1;
   with_adapters.max_rank = 4;
-  Engine engine(*model_, with_adapters);
+  Engine engine(model(), with_adapters);
   engine.add_adapter("own", adapter);
   GenerationRequest request = measured(some_ids(30, 4), 0), plain = request;
   request.adapters = {{"own"}};
@@ -200,7 +188,7 @@ TEST_F(PromptLogprobs, AreThoseOfTheRequestsAdapter) {
   std::map<RequestId, Result> results = run(engine);
   EngineConfig fixed = config(1);
   fixed.base_adapter = &adapter;
-  Engine alone(*model_, fixed);
+  Engine alone(model(), fixed);
   const RequestId alone_id = alone.submit(plain);
   const Result want = run(alone)[alone_id];
   ASSERT_EQ(results[id].prompt.size(), want.prompt.size());
@@ -215,7 +203,7 @@ TEST_F(PromptLogprobs, AreThoseOfTheRequestsAdapter) {
 
 TEST_F(PromptLogprobs, OfARequestThatIsCancelledDoNotConcernTheNextOne) {
   open("Llama");
-  Engine engine(*model_, config(1));
+  Engine engine(model(), config(1));
   const RequestId cancelled = engine.submit(measured(some_ids(90, 5), 1));
   const GenerationRequest next = measured(some_ids(12, 6), 1);
   const RequestId id = engine.submit(next);
@@ -228,7 +216,7 @@ TEST_F(PromptLogprobs, OfARequestThatIsCancelledDoNotConcernTheNextOne) {
 
 TEST_F(PromptLogprobs, NumberOfAlternativesIsLimited) {
   open("Llama");
-  Engine engine(*model_, config());
+  Engine engine(model(), config());
   for (const std::int64_t wrong : {-2, 33}) {
     EXPECT_THAT(test::error_of([&] {
                   engine.submit(measured({1, 2}, wrong));
@@ -242,8 +230,8 @@ TEST_F(PromptLogprobs, ThatAreNotFiniteAreAnErrorThatNamesTheWeight) {
   const auto folder = folder_ / "Llama";
   test::write_tiny_model(folder, test::tiny_config("Llama"));
   test::poison(folder / "model.safetensors", "lm_head.weight", std::nanf(""));
-  model_.emplace(test::context_of(Variant::automatic), WeightFiles::open(folder));
-  Engine engine(*model_, config());
+  open_.emplace(folder);
+  Engine engine(model(), config());
   const RequestId id = engine.submit(measured(some_ids(12, 1), 1));
   const Result result = run(engine)[id];
   EXPECT_THAT(result.last.error, HasSubstr("a logit of the token at position 1 is not finite: the "

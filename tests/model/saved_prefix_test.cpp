@@ -13,6 +13,7 @@
 #include "tests/support/engine_results.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"
+#include "tests/support/test_models.hpp"
 #include "tests/support/tiny_models.hpp"
 
 namespace clora {
@@ -27,6 +28,16 @@ using test::some_ids;
 constexpr std::int64_t kPositions = 128;
 constexpr std::int64_t kPage = 16;
 
+// A variant of the device that is not the one it has by default; empty if there is none.
+std::optional<Variant> another_variant() {
+  const Variant taken = test::context_of(Variant::automatic).variant();
+  for (const Variant variant :
+       {Variant::portable, Variant::cpu, Variant::mma, Variant::wgmma, Variant::matrix}) {
+    if (variant != taken && test::is_for_this_device(variant)) return variant;
+  }
+  return std::nullopt;
+}
+
 // A model with heads of 32 elements, a block of q8_0, and one engine at a time.
 class SavedPrefix : public testing::Test {
  protected:
@@ -40,18 +51,19 @@ class SavedPrefix : public testing::Test {
   void load_model(const ModelConfig& config, std::uint32_t seed = 1,
                   Variant variant = Variant::automatic, const LoadOptions& options = {}) {
     engine_.reset();
-    model_.reset();
+    open_.reset();
     const auto folder = folder_ / fmt::format("model-{}", ++models_);
     test::write_tiny_model(folder, config, DType::f32, seed);
-    model_.emplace(test::context_of(variant), WeightFiles::open(folder), options);
+    open_.emplace(folder, variant, options);
   }
   static EngineConfig config() {
     return {.max_sequences = 3, .max_positions = kPositions, .step_tokens = 64};
   }
+  LanguageModel& model() { return open_->model; }
   // Another engine, as after a restart.
   Engine& start(const EngineConfig& config) {
     engine_.reset();
-    engine_ = std::make_unique<Engine>(*model_, config);
+    engine_ = std::make_unique<Engine>(model(), config);
     return *engine_;
   }
   Result reply(const GenerationRequest& request) {
@@ -85,7 +97,7 @@ class SavedPrefix : public testing::Test {
 
   test::TemporaryFolder folder_;
   std::filesystem::path file_ = folder_ / "prefix.safetensors";
-  std::optional<LanguageModel> model_;
+  std::optional<test::OpenModel> open_;
   std::unique_ptr<Engine> engine_;
   int models_ = 0;
 };
@@ -192,7 +204,13 @@ TEST_F(SavedPrefix, IsRefusedByAnotherModel) {
   load_model(deeper);
   start(config());
   expect_refused(ErrorCode::invalid_argument, "model num_hidden_layers was 2 and is 3");
-  load_model(llama(), 1, Variant::portable);
+}
+
+TEST_F(SavedPrefix, IsRefusedByAnotherKernelVariant) {
+  const auto other = another_variant();
+  if (!other.has_value()) GTEST_SKIP() << "the device has one variant";
+  save(config());
+  load_model(llama(), 1, *other);
   start(config());
   expect_refused(ErrorCode::invalid_argument, "kernel variant was");
 }
@@ -261,10 +279,10 @@ class SavedPrefixOfAdapter : public SavedPrefix {
                   .max_rank = 4}) {}
 
   Adapter adapter(std::uint32_t seed) {
-    Adapter adapter(model_->context(), adapter_sites(model_->config()), {.rank = 2, .alpha = 4});
+    Adapter adapter(model().context(), adapter_sites(model().config()), {.rank = 2, .alpha = 4});
     const auto count = static_cast<std::size_t>(adapter.parameters().elements());
     const std::vector<float> values = test::random_values(count, seed, 0.3F);
-    model_->context().write(adapter.parameters(), std::as_bytes(std::span(values)));
+    model().context().write(adapter.parameters(), std::as_bytes(std::span(values)));
     return adapter;
   }
 

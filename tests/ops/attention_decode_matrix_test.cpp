@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "tests/support/attention_problems.hpp"
+#include "tests/support/copied_kernels.hpp"
 
 namespace clora {
 namespace {
@@ -207,6 +208,44 @@ TEST_F(AttentionDecodeMatrix, ShowsAValueThatIsNotFiniteInTheRowsThatAttendToIt)
     EXPECT_EQ(std::isnan(got.y[t * 64 + 3]), attends) << t;
     EXPECT_FALSE(std::isnan(got.y[t * 64 + 4])) << t;
   }
+}
+
+// The largest difference of two results, relative to the largest value.
+double difference(const Floats& got, const Floats& want) {
+  double largest = 0, differs = 0;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    largest = std::max(largest, std::abs(double{want[i]}));
+    differs = std::max(differs, std::abs(double{got.at(i)} - want[i]));
+  }
+  return differs / largest;
+}
+
+// The y of the self-test of f32 over keys of bf16, by the emulated unit or by portable kernels.
+Floats self_test_result(Context& context, bool emulates) {
+  const Tensor q = context.allocate({1, 2, 32}, DType::f32, MemoryTag::scratch);
+  const Tensor k = context.allocate({1, 1, 32}, DType::bf16, MemoryTag::scratch);
+  const Tensor of_row = upload(context, {1}, Ints{0});
+  const AttentionInputs in{.q = q, .k = k, .v = k, .first = of_row, .last = of_row};
+  const AttentionForward given{checked_spec("attention", context, in), q, {}, in};
+  SelfTest test(context);
+  const AttentionForward tested = attention_decode_matrix_test(test, given, false);
+  if (emulates) {
+    record_attention_decode_matrix(test.batch(), tested, {MatrixUnit::mma, true},
+                                   {.subgroups = 2, .stages = 2});
+  } else {
+    record_attention(test.batch(), tested.y, tested.log_sum_exp, tested.in);
+  }
+  return test.run().front().floats();
+}
+
+TEST(AttentionDecodeMatrixSelfTest, SeesARowThatAttendsToOtherKeys) {
+  const test::Folders folders;
+  folders.replace("attention_decode_matrix.cl", "key <= keys.y) continue;", "true) continue;");
+  const test::Observed broken(folders, Variant::portable);
+  Context& intact = test::context_of(Variant::portable);
+  const Floats want = self_test_result(intact, false);
+  EXPECT_LT(difference(self_test_result(intact, true), want), kBf16Tolerance / 2);
+  EXPECT_GT(difference(self_test_result(*broken.context, true), want), 4 * kBf16Tolerance);
 }
 
 TEST(AttentionDecodeTiles, FitLocalMemory) {

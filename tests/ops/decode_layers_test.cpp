@@ -712,6 +712,37 @@ TEST_F(OneLaunchOfManyItems, RefusesTemporaries) {
 class DecodeLayersTest : public test::OpTest {};
 INSTANTIATE_TEST_SUITE_P(Variants, DecodeLayersTest, test::all_variants(), test::variant_name);
 
+// The question that is asked before layers are described.
+TEST_P(DecodeLayersTest, HasNoKernelsForLayersOfMoreRowsThanItSays) {
+  for (const std::size_t rows : {1U, 2U, 16U, 17U}) {
+    const std::vector<Place> places(rows, Place{3, 0});
+    const bool may = decodes_rows(context(), static_cast<std::int64_t>(rows));
+    for (const auto& [type, layout] :
+         {std::pair(DType::q4_1, Layout::packed), std::pair(DType::q4_1, Layout::plain),
+          std::pair(DType::bf16, Layout::plain)}) {
+      const Layers layers(context(), kSmall, type, places, layout);
+      const bool does = decodes_in_one_launch(context(), layers.decode) ||
+                        decodes_in_few_launches(context(), layers.decode);
+      EXPECT_TRUE(may || !does) << rows << " rows of " << name_of(type);
+    }
+  }
+  EXPECT_FALSE(decodes_rows(context(), 17));
+  if (!capabilities().cpu) EXPECT_FALSE(decodes_rows(context(), 2));
+  if (GetParam() == Variant::portable) EXPECT_TRUE(decodes_rows(context(), 1));
+}
+
+// So that the engine's steps report what the forced one does not support.
+TEST(DecodeRows, OfAnImplementationThatIsForcedAreAlwaysDescribed) {
+  ContextConfig config = config_from_environment();
+  config.variant = Variant::portable;
+  config.implementations = "decode_layers:portable";
+  Context context(config);
+  EXPECT_TRUE(decodes_rows(context, 2));
+  config.implementations = "decode_layers:unfused";
+  Context unfused(config);
+  EXPECT_FALSE(decodes_rows(unfused, 2));
+}
+
 TEST_P(DecodeLayersTest, RefusesAdaptersThatDoNotFit) {
   using testing::HasSubstr;
   Layers layers(context(), kSmall, DType::q4_1, {0, 0}, Layout::plain);

@@ -113,5 +113,6 @@ def clora_server(folder, *options, model=None, environment=None):
 
 @pytest.fixture(scope="session")
 def served(files):
-    with clora_server(files, "--adapters-dir", str(files), "--allow-adapter-loading") as server:
+    with clora_server(files, "--adapters-dir", str(files), "--allow-adapter-loading",
+                      "--tokenizer-info") as server:
         yield server

@@ -1,4 +1,6 @@
 """The endpoints besides those that generate."""
+import json
+
 import openai
 import pytest
 
@@ -22,6 +24,23 @@ def test_texts_are_tokenized_and_back(scripted):
     reply = scripted.client.chat.completions.create(model="base", messages=messages)
     assert reply.usage.prompt_tokens == count
     assert scripted.json("/tokenize", {})[0] == 400
+
+
+def test_a_client_without_the_files_of_the_model_gets_its_tokenizer(served, files):
+    status, info = served.json("/tokenizer_info")
+    assert status == 200
+    config = json.loads((files / "model/tokenizer_config.json").read_text(encoding="utf-8"))
+    for key in ("tokenizer_class", "bos_token", "eos_token", "chat_template"):
+        assert info[key] == config[key], key
+    tokens = served.json("/tokenize", {"prompt": info["eos_token"], "add_special_tokens": False})[1]
+    assert tokens["tokens"] == [info["eos_token_id"]]
+    assert info["model_max_length"] == tokens["max_model_len"]
+
+
+def test_the_tokenizer_is_not_described_unless_the_server_is_told_to(scripted):
+    status, answer = scripted.json("/tokenizer_info")
+    assert status == 403
+    assert answer["error"]["code"] == "forbidden"
 
 
 def test_health_and_metrics_are_reported(scripted):

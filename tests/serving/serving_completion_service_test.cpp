@@ -439,5 +439,30 @@ TEST_F(CompletionServices, TextsAreTokenizedAsInRequestsAndBack) {
   EXPECT_THROW(service.detokenize(R"({"tokens": "a"})"), RequestError);
 }
 
+TEST_F(CompletionServices, TheTokenizerIsDescribedForClientsThatRenderChatsThemselves) {
+  const Tokenizer& tokenizer = served_.tokenizer;
+  const json info = served_.service.tokenizer_info();
+  EXPECT_EQ(info["chat_template"], test::kScriptTemplate);
+  EXPECT_EQ(info["eos_token_id"], tokenizer.eos().value());
+  EXPECT_EQ(info["eos_token"], tokenizer.token_text(tokenizer.eos().value()));
+  EXPECT_EQ(info["stop_token_ids"], tokenizer.end_of_generation());
+  EXPECT_EQ(info["model_max_length"], 4096);
+  EXPECT_EQ(info["vocab_size"], tokenizer.vocabulary_size());
+  EXPECT_EQ(info["add_bos_token"], tokenizer.adds_bos());
+  EXPECT_EQ(info["bos_token"], tokenizer.token_text(tokenizer.bos().value()));
+  EXPECT_EQ(info["bos_token_id"], tokenizer.bos().value());
+
+  TokenizerSpec without = test::byte_level_spec();
+  without.bos.reset();
+  const Tokenizer other(without);
+  CompletionOptions options = served_.options({});
+  options.tokenizer = &other;
+  options.chat_template_source.clear();
+  const json of_other = CompletionService(options).tokenizer_info();
+  EXPECT_TRUE(of_other.at("bos_token").is_null());
+  EXPECT_TRUE(of_other.at("bos_token_id").is_null());
+  EXPECT_FALSE(of_other.contains("chat_template"));
+}
+
 }  // namespace
 }  // namespace clora

@@ -30,6 +30,7 @@ struct ServedScript {
             .tokenizer = &tokenizer,
             .chat_template = &chat_template,
             .chat_template_text = std::string(kScriptTemplate),
+            .chat_template_source = std::string(kScriptTemplate),
             .end_ids = tokenizer.end_of_generation(),
             .fingerprint = "fp_test",
             .limits = limits};

@@ -13,8 +13,8 @@ nlohmann::json read_json(const std::filesystem::path& path) {
   return nlohmann::json::parse(stream);
 }
 
-OpenModel::OpenModel(const std::filesystem::path& path)
-    : files(WeightFiles::open(path)), model(context_of(Variant::automatic), files) {}
+OpenModel::OpenModel(const std::filesystem::path& path, Variant variant, const LoadOptions& options)
+    : files(WeightFiles::open(path)), model(context_of(variant), files, options) {}
 
 void expect_logits(const std::vector<float>& got, const std::vector<double>& want,
                    double tolerance) {

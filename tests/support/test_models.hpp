@@ -16,9 +16,10 @@ namespace clora::test {
 
 nlohmann::json read_json(const std::filesystem::path& path);
 
-// A model opened on the process's Context of the device's preferred variant.
+// A model opened on the process's Context of a variant, by default the one that the device prefers.
 struct OpenModel {
-  explicit OpenModel(const std::filesystem::path& path);
+  explicit OpenModel(const std::filesystem::path& path, Variant variant = Variant::automatic,
+                     const LoadOptions& options = {});
   WeightFiles files;
   LanguageModel model;
 };

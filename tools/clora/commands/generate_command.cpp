@@ -10,6 +10,7 @@
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/data_options.hpp"
 #include "tools/clora/commands/generation_options.hpp"
+#include "tools/clora/commands/prompt_cache.hpp"
 #include "tools/command_line/config_file.hpp"
 #include "tools/command_line/local_path.hpp"
 #include "tools/command_line/number_options.hpp"
@@ -23,10 +24,14 @@ constexpr const char* kFooter = R"(Examples:
   clora generate --model MODEL.gguf --prompt - --temperature 0.8 --top-p 0.95 --seed 7 < prompt.txt
   clora generate --model MODEL.gguf --prompt-ids 1,2,3 --json --logprobs 5
   clora generate --model MODEL.gguf --chat --prompt "A person?" --json-schema person.json
+  clora generate --model MODEL.gguf --prompt - --prompt-cache book.cache < book.txt
 Lengths are in tokens, log-probabilities in nats: the model's own, before temperature and filters.
 The reply ends at an end token of the model, at a --stop text, or after --max-tokens; a reply that
 --max-tokens cuts off does not match its schema or grammar.
---prompt - reads standard input and strips one trailing newline.)";
+--prompt - reads standard input and strips one trailing newline.
+--prompt-cache FILE has what the model computed of the prompt, in full pages of 16 tokens. A prompt
+that begins with the same tokens computes only what follows, and replaces the file if it is another
+one. The reply is the same. A file of another model, adapter or --kv-cache-type is an error.)";
 
 struct Options {
   CommonOptions common;
@@ -37,6 +42,7 @@ struct Options {
   bool chat = false;
   std::string system;
   std::string chat_template;
+  std::string prompt_cache;  // a file, or empty
   bool special = false;
   std::int64_t logprobs = -1;  // negative: off
 };
@@ -101,6 +107,7 @@ nlohmann::ordered_json json_of(const Reply& reply, const std::vector<std::int32_
     object["logprobs"] = generation.logprobs;
     object["top_logprobs"] = json_of(generation.top_logprobs);
   }
+  object["cached_tokens"] = generation.cached_tokens;
   object["prompt_tokens_per_s"] = per_second(prompt.size(), generation.prompt_seconds);
   object["decode_tokens_per_s"] = per_second(generation.ids.size(), generation.decode_seconds);
   return object;
@@ -118,6 +125,14 @@ GenerationConfig generation_config(const Options& options,
   return config;
 }
 
+GeneratorConfig generator_config(const Options& options, const std::vector<std::int32_t>& prompt,
+                                 const PromptCache& cache, const ModelConfig& model) {
+  const std::int64_t wanted = positions_for(prompt, options.sampling.config.max_tokens, model);
+  return {.max_positions = std::max(wanted, cache.positions()),
+          .cache_type = named_kv_cache_type(options.sampling.kv_cache_type),
+          .shares_prefixes = cache.is_used()};
+}
+
 int generate(const Options& options) {
   Output output(options.common.output);
   const ModelText text(options.common.model, options.chat_template);
@@ -127,18 +142,20 @@ int generate(const Options& options) {
   }();
   std::shared_ptr<const TokenGrammar> grammar = grammar_of(options.sampling.grammar, text);
   const std::int64_t most = std::ssize(prompt) + options.sampling.config.max_tokens;
+  const PromptCache cache(options.prompt_cache);
   LoadedModel loaded(options.common, output, most);
   require_prompt(prompt, loaded.model().config());
   const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
   const GenerationConfig config =
       generation_config(options, std::move(grammar), loaded.end_ids(text));
   Generator generator(loaded.model(), adapter ? &*adapter : nullptr,
-                      positions_for(prompt, config.max_tokens, loaded.model().config()),
-                      named_kv_cache_type(options.sampling.kv_cache_type));
+                      generator_config(options, prompt, cache, loaded.model().config()));
+  cache.load(generator, output);
   const Interrupt interrupt("\nclora: stopping; press Ctrl-C again to stop immediately\n");
   const Reply reply = generate_reply(generator, prompt, config, options.sampling.stops, text,
                                      interrupt, output, !output.json());
   if (!output.json()) output.text("\n");
+  cache.save(generator, prompt, output);
   output.object(json_of(reply, prompt, options.logprobs >= 0));
   output.detail("prompt {} tokens, {:.1f}/s; reply {} tokens, {:.1f}/s; {}", prompt.size(),
                 per_second(prompt.size(), reply.generation.prompt_seconds),
@@ -178,6 +195,10 @@ void add_generate_command(CLI::App& program, Action& action) {
   add_chat_template_option(*command, options->chat_template)->needs(chat);
   command->add_option("--system", options->system, "System message, with --chat")
       ->type_name("TEXT");
+  command
+      ->add_option("--prompt-cache", options->prompt_cache,
+                   "File that keeps what is computed of the prompt: it is read if it exists")
+      ->type_name("FILE");
   command->add_flag("--special,!--no-special", options->special,
                     "Parse special tokens in the prompt (default: no)");
   command->add_option("--adapter", options->adapter, "Adapter to use, in PEFT format")

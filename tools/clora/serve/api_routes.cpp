@@ -94,6 +94,14 @@ void answer_unload(const ApiParts& parts, const Request& request, Response& resp
   HttpServer::answer(response, {{"status", "unloaded"}, {"lora_name", name}});
 }
 
+void answer_tokenizer_info(const ApiParts& parts, Response& response) {
+  if (!parts.describes_tokenizer) {
+    throw RequestError({.status = 403, .code = "forbidden"},
+                       "this server does not describe its tokenizer to its clients");
+  }
+  HttpServer::answer(response, parts.completions->tokenizer_info());
+}
+
 void add_generation(HttpServer& server, const Parts& parts) {
   const auto post = [&](const char* path, auto answer) {
     server.Post(path, [&parts, answer](const Request& request, Response& response) {
@@ -132,6 +140,9 @@ void add_information(HttpServer& server, const Parts& parts) {
     const ApiParts& ready = loaded(parts);
     response.set_content(ready.metrics->text(ready.engine->statistics()),
                          "text/plain; version=0.0.4; charset=utf-8");
+  });
+  server.Get("/tokenizer_info", [&parts](const Request&, Response& response) {
+    answer_tokenizer_info(loaded(parts), response);
   });
   server.Get("/v1/models", [&parts](const Request&, Response& response) {
     HttpServer::answer(response, loaded(parts).models->list());

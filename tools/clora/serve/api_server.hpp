@@ -36,6 +36,7 @@ struct ApiParts {
   EngineThread* engine = nullptr;
   ServedModels* models = nullptr;
   ServerMetrics* metrics = nullptr;
+  bool describes_tokenizer = false;  // whether GET /tokenizer_info is answered, or refused
   // The reply to POST /v1/embeddings; empty: refused.
   std::function<nlohmann::json(const std::string& body)> embed = {};
   // Loads an adapter from a path as the client gave it, and unloads one by its name; empty:

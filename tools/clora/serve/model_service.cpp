@@ -175,11 +175,8 @@ struct ModelService::Impl {
   void generate_some(const std::vector<AdapterUse>& adapters) {
     const std::int64_t length =
         std::clamp<std::int64_t>(config.max_positions - 2, 1, kWarmUpTokens);
-    GenerationRequest request{.prompt =
-                                  std::vector<std::int32_t>(static_cast<std::size_t>(length))};
-    request.max_tokens = 2;
-    request.adapters = adapters;
-    engine->submit(std::move(request));
+    const std::vector<std::int32_t> prompt(static_cast<std::size_t>(length));
+    engine->submit({.prompt = prompt, .max_tokens = 2, .adapters = adapters});
     while (!engine->is_idle()) {
       for (const GenerationEvent& event : engine->step()) {
         if (!event.error.empty()) throw Error(event.error_code, event.error);
@@ -201,6 +198,8 @@ struct ModelService::Impl {
             .tokenizer = &tokenizer,
             .chat_template = text.find_chat_template(),
             .chat_template_text = text.chat_template_text(),
+            .chat_template_source = options.chat_template.empty() ? tokenizer.chat_template()
+                                                                  : text.chat_template_text(),
             .end_ids = loaded.end_ids(text),
             .fingerprint = "fp_" + digest_of(std::string_view(identity)).text().substr(0, 10),
             .limits = {.max_positions = config.max_positions,
@@ -263,7 +262,8 @@ ApiParts ModelService::parts() {
   ApiParts parts{.completions = &*impl_->service,
                  .engine = &*impl_->thread,
                  .models = &impl_->models,
-                 .metrics = &impl_->metrics};
+                 .metrics = &impl_->metrics,
+                 .describes_tokenizer = impl_->options.describes_tokenizer};
   parts.embed = [impl = impl_.get()](const std::string& body) {
     return impl->embeddings->reply(body);
   };
@@ -287,8 +287,7 @@ void ModelService::show_plan(Output& output) const {
   const auto bytes = [](std::size_t n) { return readable_bytes(static_cast<double>(n)); };
   output.info(
       "Memory: limit {}; weights, adapters and the largest steps take at most {}, a position of "
-      "the "
-      "cache {}; {:.1f} sequences of full length fit at once",
+      "the cache {}; {:.1f} sequences of full length fit at once",
       bytes(plan.limit_bytes), bytes(plan.fixed_bytes), bytes(plan.position_bytes),
       static_cast<double>(config.cache_positions) / static_cast<double>(config.max_positions));
   output.info("Adapters: {} served, at most {} in device memory, ranks up to {}",

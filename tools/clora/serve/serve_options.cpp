@@ -131,6 +131,10 @@ void add_access_options(CLI::App& command, ServeOptions& options) {
                   "Origin whose web pages may use the server, such as https://example.org, or *")
       ->type_name("ORIGIN")
       ->group(group);
+  command
+      .add_flag("--tokenizer-info", options.describes_tokenizer,
+                "Answer GET /tokenizer_info with special tokens and the chat template")
+      ->group(group);
   command.add_option("--metrics-prefix", options.metrics_prefix, "Prefix of the names in /metrics")
       ->check(CLI::IsMember({"clora", "vllm"}))
       ->capture_default_str()

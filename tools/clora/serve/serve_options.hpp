@@ -36,6 +36,7 @@ struct ServeOptions {
   std::vector<std::string> api_keys;
   std::string api_key_file;
   std::string cors_origin;
+  bool describes_tokenizer = false;
   std::int64_t max_connections = 256;
   std::int64_t max_body_bytes = std::int64_t{4} << 20U;
   double request_timeout = 600;  // seconds, as all below
