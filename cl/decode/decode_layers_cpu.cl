@@ -43,13 +43,13 @@
 //! clc: build on avx2: WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED KEYS=64
 //!     KEY_TYPE=f32 INT8_AVX_VNNI
 //! clc: build on avx512_vnni: WEIGHT_TYPE=WEIGHT_Q4_1 WEIGHT_PACKED KEYS=64 PAGE=16 KEY_TYPE=bf16
-//!     ADAPTER_TYPE={f32,bf16}
+//!     ADAPTER_TYPE={f32,bf16} MAX_ROWS=16
 #include "attention/attention_decode_cpu.clh"
 #include "decode/decode_dims_cpu.clh"
 #include "decode/decode_layers_table.clh"
 #include "decode/decode_problem.clh"
-#include "decode/decode_adapters_cpu.clh"
 #include "gemm/cpu/gemm_int8_cpu.clh"
+#include "decode/decode_adapters_cpu.clh"
 #include "grid_barrier_cpu.clh"
 #include "rowwise/rms_norm_scale_cpu.clh"
 #include "rowwise/rope_rotate_cpu.clh"
@@ -78,30 +78,24 @@ void round_rows(__local char* to, __global const float* x, uint M, uint width) {
   for (uint m = 0; m < M; ++m) round_row(to + m * ROW_BYTES(width), x + (size_t)m * width, width);
 }
 
-// The integers of M normalised rows of x; with adapters also the rows, to `normed`.
+// The integers of M normalised rows of x; writes the rows to `normed`, unless it is null.
 void round_normed_rows(__local char* to, __global float* normed, __global const float* x,
                        __global const float* w, uint M, uint D, float epsilon) {
   for (uint m = 0; m < M; ++m) {
     __global const float* row = x + (size_t)m * D;
-    const float scale = row_scale(row, D, epsilon);
-#ifdef ADAPTER_TYPE
-    __global float* h = normed + (size_t)m * D;
-    copy_row(h, row, D);
-    scale_row(h, w, scale, D);
-    round_row(to + m * ROW_BYTES(D), h, D);
-#else
-    round_normed_row(to + m * ROW_BYTES(D), row, w, scale, D);
-#endif
+    __global float* own_normed = normed != 0 ? normed + (size_t)m * D : 0;
+    round_normed_row(to + m * ROW_BYTES(D), own_normed, row, w, row_scale(row, D, epsilon), D);
   }
 }
 
 // The outputs n to n + 15 of projection p, for `count` rows from m on, rows_at_once(). i: its place
 // among the projections with its input, whose rows are `rows`, in integers.
-void project_rows(float16* y, AdaptedRows of, __global const ulong* layer, uint p, uint i,
+void project_rows(float16* y, Adapters* of, __global const ulong* layer, uint p, uint i,
                   __local const char* rows, uint m, uint count, uint n, uint N, uint inputs) {
-  fetch_term(of, layer, p, m, count, n, N);
-  packed_dots(y, weight_row(WEIGHTS_OF(p), n, inputs), rows + m * ROW_BYTES(inputs), inputs, count);
-  for (uint j = 0; j < count; ++j) y[j] = add_term(of, layer, p, i, y[j], m + j, n, N);
+  const Prefetches fetched = fetch_during(of, i, m, count, n, N, inputs / 32);
+  packed_dots_fetching(y, weight_row(WEIGHTS_OF(p), n, inputs), rows + m * ROW_BYTES(inputs), inputs,
+                       count, fetched);
+  add_terms(y, of, i, m, count, n, N);
 }
 
 // Adds the bias of a head, then normalises and rotates it if it is one of q or k. matrix: 0, 1, 2
@@ -133,10 +127,10 @@ __global float* head_of(__global float* heads, DecodeDims dims, uint m, uint hea
 
 // Computes this group's heads of q, k and v of all rows, and stores k and v to the cache. rows: the
 // normalised x in integers.
-void project_heads(AdaptedRows of, __global const ulong* layer, __global float* heads,
+void project_heads(Adapters* of, __global const ulong* layer, __global float* heads,
                    __local const char* rows, DecodeDims dims, DecodeProblem problem,
                    __global const int* position, __global const int* slot) {
-  const uint D = dims.D, H = dims.H, G = dims.G, E = dims.E, M = of.M;
+  const uint D = dims.D, H = dims.H, G = dims.G, E = dims.E, M = of->M;
   for (uint head = share_begin(H + 2 * G); head < share_end(H + 2 * G); ++head) {
     const uint matrix = head < H ? OF_Q : head < H + G ? OF_K : OF_V;
     const uint n = matrix == OF_Q ? head : matrix == OF_K ? head - H : head - H - G;
@@ -164,13 +158,13 @@ void project_heads(AdaptedRows of, __global const ulong* layer, __global float* 
 
 // Computes this group's outputs of projection p for all rows: adds `multiplier` times them to x, or
 // if multiplier is 0 writes them to `output`.
-void add_product(AdaptedRows of, __global const ulong* layer, uint p, __global float* x,
+void add_product(Adapters* of, __global const ulong* layer, uint p, __global float* x,
                  __global float* output, float multiplier, __local const char* rows, uint N,
                  uint inputs) {
   for (uint panel = share_begin(N / PACKED_ROWS); panel < share_end(N / PACKED_ROWS); ++panel) {
     const uint n = panel * PACKED_ROWS;
-    for (uint m = 0; m < of.M;) {
-      const uint count = rows_at_once(of.M - m);
+    for (uint m = 0; m < of->M;) {
+      const uint count = rows_at_once(of->M - m);
       float16 y[MOST_ROWS];
       project_rows(y, of, layer, p, 0, rows, m, count, n, N, inputs);
       for (uint j = 0; j < count; ++j, ++m) {
@@ -198,12 +192,12 @@ void add_normed(__global float* stream, __global const float* output, __global c
 }
 
 // Computes this group's outputs of the gated product for all rows.
-void gate_and_up(AdaptedRows of, __global float* hidden, __global const ulong* layer,
+void gate_and_up(Adapters* of, __global float* hidden, __global const ulong* layer,
                  __local const char* rows, uint F, uint D) {
   for (uint panel = share_begin(F / PACKED_ROWS); panel < share_end(F / PACKED_ROWS); ++panel) {
     const uint n = panel * PACKED_ROWS;
-    for (uint m = 0; m < of.M;) {
-      const uint count = rows_at_once(of.M - m);
+    for (uint m = 0; m < of->M;) {
+      const uint count = rows_at_once(of->M - m);
       float16 gate[MOST_ROWS], up[MOST_ROWS];
       project_rows(gate, of, layer, OF_GATE, 0, rows, m, count, n, F, D);
       project_rows(up, of, layer, OF_UP, 1, rows, m, count, n, F, D);
@@ -227,9 +221,10 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void decode_layers(
   const float epsilon = problem.epsilon;
   const int post_norms = dims.post_norms;
   const float multiplier = post_norms ? 0.0f : problem.multiplier;
-  const AdaptedRows of = {M, dims.R, s, row_groups};
+  Adapters adapters, *of = &adapters;
+  START_ADAPTERS(of, M, dims.R, s, row_groups)
   __global float* attention = joined + get_group_id(0) * M * H * E;
-  __global float* own_normed = normed + get_group_id(0) * M * D;
+  __global float* own_normed = dims.R != 0 ? normed + get_group_id(0) * M * D : 0;
   __global float* stream = x;
   if (post_norms) {
     stream = streams + get_group_id(0) * M * D;
@@ -238,11 +233,16 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void decode_layers(
   GridPhase mine = {0, MAX_SPINS};
   for (uint l = 0; l < problem.layers; ++l) {
     __global const ulong* layer = addresses + l * ADDRESSES;
+    const InputProjections of_qkv = {layer, OF_Q, 3, D}, of_o = {layer, OF_O, 1, H * E},
+                           of_gate = {layer, OF_GATE, 2, D}, of_down = {layer, OF_DOWN, 1, F};
     round_normed_rows(scratch, own_normed, stream, FLOATS(INPUT_NORM), M, D, epsilon);
-    if (has_adapters(layer, OF_Q, 3)) {
-      shrink_rows(of, layer, OF_Q, 3, own_normed, D);
+    if (shrink_rows(of, of_qkv, own_normed)) {
       if (!grid_sync(grid_barrier, &mine)) return;  // s of q, k and v is complete
     }
+    find_terms(of, layer, OF_Q, 0, H * E);
+    find_terms(of, layer, OF_K, 1, G * E);
+    find_terms(of, layer, OF_V, 2, G * E);
+    plan_shrink(of, of_o, (H + 2 * G) * E);
     project_heads(of, layer, heads, scratch, dims, problem, position, slot);
     if (!grid_sync(grid_barrier, &mine)) return;  // q and the cache's new rows are complete
 
@@ -261,10 +261,11 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void decode_layers(
       join_splits(attention + h * E, parts + (size_t)h * splits * (E + 2), E, splits);
     }
     round_rows(scratch, attention, M, H * E);
-    if (has_adapters(layer, OF_O, 1)) {
-      shrink_rows(of, layer, OF_O, 1, attention, H * E);
+    if (shrink_rows(of, of_o, attention)) {
       if (!grid_sync(grid_barrier, &mine)) return;  // s of o is complete
     }
+    find_terms(of, layer, OF_O, 0, D);
+    plan_shrink(of, of_gate, D);
     add_product(of, layer, OF_O, x, output, multiplier, scratch, D, H * E);
     if (!grid_sync(grid_barrier, &mine)) return;  // x or output is complete
 
@@ -272,18 +273,22 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void decode_layers(
       add_normed(stream, output, FLOATS(ATTENTION_POST_NORM), problem.multiplier, M, D, epsilon);
     }
     round_normed_rows(scratch, own_normed, stream, FLOATS(OUTPUT_NORM), M, D, epsilon);
-    if (has_adapters(layer, OF_GATE, 2)) {
-      shrink_rows(of, layer, OF_GATE, 2, own_normed, D);
+    if (shrink_rows(of, of_gate, own_normed)) {
       if (!grid_sync(grid_barrier, &mine)) return;  // s of gate and up is complete
     }
+    find_terms(of, layer, OF_GATE, 0, F);
+    find_terms(of, layer, OF_UP, 1, F);
+    plan_shrink(of, of_down, 2 * F);
     gate_and_up(of, hidden, layer, scratch, F, D);
     if (!grid_sync(grid_barrier, &mine)) return;  // hidden is complete
 
     round_rows(scratch, hidden, M, F);
-    if (has_adapters(layer, OF_DOWN, 1)) {
-      shrink_rows(of, layer, OF_DOWN, 1, hidden, F);
+    if (shrink_rows(of, of_down, hidden)) {
       if (!grid_sync(grid_barrier, &mine)) return;  // s of down is complete
     }
+    find_terms(of, layer, OF_DOWN, 0, D);
+    const InputProjections next = {addresses + (l + 1) % problem.layers * ADDRESSES, OF_Q, 3, D};
+    plan_shrink(of, next, D);
     add_product(of, layer, OF_DOWN, x, output, multiplier, scratch, D, F);
     if (!grid_sync(grid_barrier, &mine)) return;  // x or output is complete
     if (post_norms) {

@@ -64,7 +64,8 @@ Defines defines_of(const Context& context, const DecodeLayers& decode) {
   define_soft_cap(defines, decode.soft_cap);
   if (decode.function == GateFunction::gelu) defines.set("GELU");
   if (decode_is_adapted(decode)) {
-    defines.set("ADAPTER_TYPE", name_of(adapter_type_of(decode)));
+    defines.set("ADAPTER_TYPE", name_of(adapter_type_of(decode)))
+        .set("MAX_ROWS", kMaxDecodeRowsCpu);
   }
   return defines.set("KEYS", AttentionSpec::kKeys)
       .set("KEY_TYPE", name_of(decode.layers.front().key_cache.type()))
