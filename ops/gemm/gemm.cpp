@@ -142,9 +142,8 @@ GemmProduct product_of(const Tensor& y, const Tensor& x, const Weight& w,
 }
 
 bool shrinks_with_products(Context& context, std::span<const GemmProduct> problems) {
-  const bool may = std::ranges::none_of(problems, [](const GemmProduct& p) {
-    return p.w.empty() || has_f16(p) || has_f16_s(p);
-  });
+  const bool may = std::ranges::none_of(
+      problems, [](const GemmProduct& p) { return p.w.empty() || has_f16(p) || has_f16_s(p); });
   return may && gemm_shrinks_rows(context, problems);
 }
 
