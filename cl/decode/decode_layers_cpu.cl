@@ -44,6 +44,7 @@
 //!     KEY_TYPE=f32 INT8_AVX_VNNI
 //! clc: build on avx512_vnni: WEIGHT_TYPE=WEIGHT_Q4_1 WEIGHT_PACKED KEYS=64 PAGE=16 KEY_TYPE=bf16
 //!     ADAPTER_TYPE={f32,bf16} MAX_ROWS=16
+#define PERMUTES_BF16
 #include "attention/attention_decode_cpu.clh"
 #include "decode/decode_dims_cpu.clh"
 #include "decode/decode_layers_table.clh"
