@@ -50,6 +50,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/lora_linear/lora_linear.hpp
   ops/loss/contrastive.hpp
   ops/loss/cross_entropy.hpp
+  ops/loss/preference.hpp
   ops/quant/quant.hpp
   ops/quant/quantise.hpp
   ops/quant/weight.hpp
@@ -108,6 +109,7 @@ set(CLORA_PUBLIC_HEADERS
   model/training/contrastive_loss.hpp
   model/training/evaluator.hpp
   model/training/moments.hpp
+  model/training/preference_loss.hpp
   model/training/recorded_step.hpp
   model/training/resumption.hpp
   model/training/run_fingerprint.hpp

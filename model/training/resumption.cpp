@@ -15,6 +15,10 @@ FingerprintSetting setting(const char* name, const T& value) {
   return {name, fmt::format("{}", value)};
 }
 
+void append(Fingerprint& fingerprint, const Fingerprint& more) {
+  fingerprint.insert(fingerprint.end(), more.begin(), more.end());
+}
+
 Fingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records) {
   Fingerprint settings{setting("batch size", c.batch_size),
                        setting("gradient accumulation", c.grad_accumulation),
@@ -31,6 +35,13 @@ Fingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records) {
     settings.push_back(setting("contrastive scale", c.contrastive->scale));
     settings.push_back(setting("pooling", static_cast<int>(c.contrastive->pooling)));
   }
+  if (c.preference) {
+    const auto& [kind, beta, smoothing, desirable, undesirable] = c.preference->formula;
+    append(settings, {setting("loss", name_of(kind)), setting("beta", beta),
+                      setting("label smoothing of preferences", smoothing),
+                      setting("weight of desirable answers", desirable),
+                      setting("weight of undesirable answers", undesirable)});
+  }
   // Checkpoints of earlier versions do not have these two.
   if (c.router_aux_loss_coef > 0) {
     settings.push_back(setting("router aux loss coef", c.router_aux_loss_coef));
@@ -44,10 +55,6 @@ Fingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records) {
   }
   if (c.moments == MomentType::q8) settings.push_back(setting("optimizer", "adamw-8bit"));
   return settings;
-}
-
-void append(Fingerprint& fingerprint, const Fingerprint& more) {
-  fingerprint.insert(fingerprint.end(), more.begin(), more.end());
 }
 
 Fingerprint without_steps(Fingerprint fingerprint) {

@@ -12,6 +12,7 @@
 #include "model/training/device_moments.hpp"
 #include "model/transformer/finite_check.hpp"
 #include "runtime/fail.hpp"
+#include "runtime/integer_sizes.hpp"
 #include "runtime/memory/host_hold.hpp"
 
 namespace clora {
@@ -28,7 +29,7 @@ void check_balance(double coefficient, const ModelConfig& config) {
 // A step whose result has not been read yet, and the host memory of its transfers.
 struct InFlight {
   StepResult result;
-  std::vector<std::vector<std::int32_t>> staging;
+  std::vector<std::vector<std::int32_t>> staging, kl_staging;
   std::vector<float> results;  // in the layout of the device buffer
   Fence fence;
 };
@@ -53,16 +54,25 @@ struct Trainer::Impl {
     }
     check_balance(config.router_aux_loss_coef, model.config());
     check(config.policy);
+    if (config.preference) check(*config.preference);
     adapter.allocate_gradients();
     const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
-    results = context.allocate({3 * step}, DType::f32, MemoryTag::adapters);
+    const std::int64_t of_preference = config.preference ? round_up(kPreferenceSums, step) : 0;
+    results = context.allocate({kResults * step + of_preference}, DType::f32, MemoryTag::adapters);
+    if (config.preference) kl = context.allocate({1}, DType::f32, MemoryTag::adapters);
     adamw_settings = context.allocate({8}, DType::f32, MemoryTag::adapters);
     recorded = std::make_unique<RecordedSteps>(
-        language_model, &adapter, StepTask{StepKind::train, config.contrastive, config.policy},
+        language_model, &adapter,
+        StepTask{StepKind::train, config.contrastive, config.policy, config.preference},
         step_results(), arena);
+    kl_steps = std::make_unique<RecordedSteps>(
+        language_model, &adapter,
+        StepTask{StepKind::evaluate, std::nullopt, config.policy, config.preference},
+        StepResults{.loss_sum = loss_sum(), .kl = kl}, arena);
     zero.fill_zero(adapter.flat_gradients());
     zero.fill_zero(loss_sum());
     zero.fill_zero(balance_loss());
+    if (config.preference) zero.fill_zero(preference_sums());
     moments.emplace(context, config.moments, adapter.parameters().elements());
     moments->record(update, {.parameters = adapter.parameters(),
                              .gradients = adapter.flat_gradients(),
@@ -72,16 +82,24 @@ struct Trainer::Impl {
     update.seal();
   }
 
-  // Of three results, each where a kernel argument may begin.
-  Tensor result(std::size_t i) const {
-    return results.slice(i * results.bytes() / 3, {1}, DType::f32);
+  // The results begin where a kernel argument may: kResults of one value each, and those of a
+  // preference loss.
+  std::size_t result_at(std::int64_t i) const {
+    return static_cast<std::size_t>(i) * context.device().base_alignment_bytes / 4;
+  }
+  Tensor result(std::int64_t i, std::int64_t count = 1) const {
+    return results.slice(4 * result_at(i), {count}, DType::f32);
   }
   Tensor loss_sum() const { return result(0); }
   Tensor grad_norm() const { return result(1); }
   Tensor balance_loss() const { return result(2); }
+  Tensor preference_sums() const { return result(kResults, kPreferenceSums); }
   StepResults step_results() const {
-    return {loss_sum(), adamw_settings,
-            config.router_aux_loss_coef > 0 ? balance_loss() : Tensor()};
+    return {.loss_sum = loss_sum(),
+            .settings = adamw_settings,
+            .balance_loss = config.router_aux_loss_coef > 0 ? balance_loss() : Tensor(),
+            .preference_sums = config.preference ? preference_sums() : Tensor(),
+            .kl = kl};
   }
 
   AdamwSettings settings_of(std::int64_t step, double learning_rate) const;
@@ -95,9 +113,10 @@ struct Trainer::Impl {
   TrainerConfig config;
   Context& context;
   std::shared_ptr<Arena> arena = std::make_shared<Arena>();
-  std::unique_ptr<RecordedSteps> recorded;
+  static constexpr std::int64_t kResults = 3;  // of one value
+  std::unique_ptr<RecordedSteps> recorded, kl_steps;
   Batch zero, update;
-  Tensor results, adamw_settings;
+  Tensor results, adamw_settings, kl;
   std::optional<DeviceMoments> moments;
   HostHold<InFlight> in_flight;
   std::int64_t steps = 0;
@@ -126,17 +145,24 @@ void Trainer::Impl::enqueue_gradients(std::span<const PackedRows> micro_batches,
   const auto balance_weight =
       static_cast<float>(config.router_aux_loss_coef / static_cast<double>(micro_batches.size()));
   flight.staging.resize(micro_batches.size());
+  flight.kl_staging.resize(micro_batches.size());
+  const float weight = 1.0F / static_cast<float>(flight.result.tokens);
+  const std::int64_t nll_rows = flight.result.nll_rows;
   zero.submit();
   for (std::size_t i = 0; i < micro_batches.size(); ++i) {
     // A running count, since steps may have different numbers of micro-batches.
     const auto draw =
         static_cast<std::uint32_t>(micro_batches_done + 1) + static_cast<std::uint32_t>(i);
+    const auto& mismatched = micro_batches[i].answers.mismatched;
+    if (mismatched) kl_steps->submit(*mismatched, {}, flight.kl_staging[i]);
     recorded->submit(micro_batches[i],
-                     {.weight = 1.0F / static_cast<float>(flight.result.tokens),
+                     {.weight = config.preference ? 1 : weight,
                       .seed = config.dropout_seed,
                       .step = draw,
                       .settings = settings,
-                      .balance_weight = balance_weight},
+                      .balance_weight = balance_weight,
+                      .answer_weight = weight,
+                      .nll_weight = nll_rows > 0 ? 1.0F / static_cast<float>(nll_rows) : 0},
                      flight.staging[i]);
   }
 }
@@ -154,12 +180,18 @@ std::optional<StepResult> Trainer::Impl::finish(HostHold<InFlight> flight) {
   flight->fence.wait();
   flight.mark_idle();
   const double tokens = std::max(1.0, static_cast<double>(flight->result.tokens));
-  const auto value = [&](std::size_t i) {
-    return static_cast<double>(flight->results[i * flight->results.size() / 3]);
+  const auto value = [&](std::int64_t i) {
+    return static_cast<double>(flight->results[result_at(i)]);
   };
   StepResult& result = flight->result;
   result.balance_loss = value(2) / static_cast<double>(flight->staging.size());  // micro-batches
   result.loss = value(0) / tokens + config.router_aux_loss_coef * result.balance_loss;
+  if (config.preference) {
+    const PreferenceSums sums = sums_of(std::span(flight->results).subspan(result_at(kResults)));
+    const PreferenceKind kind = config.preference->formula.kind;
+    result.loss += loss_of(sums, kind, result.nll_rows);
+    result.preference = scores_of(sums, kind, result.nll_rows);
+  }
   result.grad_norm = value(1);
   require_finite(result);
   return flight->result;
@@ -194,6 +226,10 @@ std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batche
   for (const PackedRows& packed : micro_batches) {
     result.tokens += packed.target_count;
     result.rows += static_cast<std::int64_t>(packed.rows());
+    result.nll_rows += packed.answers.nll_rows;
+    require(!impl.config.preference || !impl.config.preference->has_kl() ||
+                packed.answers.mismatched != nullptr,
+            "trainer: the KL term of kto needs rows with exchanged answers");
   }
   require(result.tokens > 0, "trainer: a step needs at least one labelled token");
   constexpr std::int64_t kMaxDraws = std::numeric_limits<std::uint32_t>::max();

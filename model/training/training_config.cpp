@@ -50,6 +50,9 @@ void check(const TrainingRunConfig& config) {
           config.warmup_steps);
   require(config.steps > 0 || (std::isfinite(config.epochs) && config.epochs > 0),
           "training: the number of epochs must be finite and above 0, got {}", config.epochs);
+  if (config.preference) check(*config.preference);
+  require(!config.preference || !config.contrastive,
+          "training: a run has a contrastive loss or one of preferences, not both");
   if (!config.contrastive) return;
   const double scale = config.contrastive->scale;
   require(std::isfinite(scale) && scale > 0,

@@ -12,6 +12,7 @@
 #include "clora/model/data/data_order.hpp"
 #include "clora/model/training/contrastive_loss.hpp"
 #include "clora/model/training/moments.hpp"
+#include "clora/model/training/preference_loss.hpp"
 #include "clora/model/transformer/memory_policy.hpp"
 
 namespace clora {
@@ -41,6 +42,7 @@ struct TrainingRunConfig {
   // Length in tokens at which records were truncated; a resumed run must use the same. 0: unknown.
   std::int64_t max_seq_length = 0;
   std::optional<ContrastiveLoss> contrastive = {};  // of text pairs; nullopt: of the next token
+  std::optional<PreferenceLoss> preference = {};    // of answers that are compared
   MemoryPolicy policy = {};
 };
 

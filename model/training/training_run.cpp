@@ -6,6 +6,7 @@
 
 #include "clora/lora/peft_files.hpp"
 #include "model/training/largest_rows.hpp"
+#include "model/training/preference_evaluator.hpp"
 #include "model/transformer/finite_check.hpp"
 #include "runtime/fail.hpp"
 
@@ -29,6 +30,10 @@ void require_targets(const Records& train, const Records* valid) {
          "\"positive\"");
   }
   if (valid != nullptr) require_any_target(*valid, "training: the held-out records");
+}
+
+PreferenceRows preference_rows(const Records& records, const TrainingRunConfig& config) {
+  return {records, *config.preference, config.batch_size, config.max_seq_length};
 }
 
 // Rows per second over the last few steps. A single step is no good measure: steps are enqueued
@@ -70,6 +75,22 @@ class Run {
         total_(total_steps(config, train.data_shares())),
         fingerprint_(fingerprint_of_run(model, adapter, train, config)) {
     require_targets(train, valid);
+    if (!config.preference) return;
+    preferences_.emplace(preference_rows(train, config));
+    if (valid != nullptr) valid_preferences_.emplace(preference_rows(*valid, config));
+    preference_evaluator_.emplace(model, &adapter, trainer_.arena(), *config.preference,
+                                  config.policy);
+  }
+
+  // The reference of a preference loss: the model before the first step, and thus before resume().
+  void compute_reference() {
+    if (!config_.preference || !config_.preference->has_reference()) return;
+    prepare_largest();
+    const auto stop = [this] { return check_stop(); };
+    if (!stopped_) preference_evaluator_->compute_reference(*preferences_, stop);
+    if (!stopped_ && valid_preferences_) {
+      preference_evaluator_->compute_reference(*valid_preferences_, stop);
+    }
   }
 
   void resume(const std::filesystem::path& folder) {
@@ -103,6 +124,7 @@ class Run {
 
  private:
   PackedRows pack(std::span<const std::size_t> records) const {
+    if (preferences_) return preferences_->pack(records);
     return pack_for(config_.contrastive, model_.config(), train_, records);
   }
 
@@ -163,13 +185,17 @@ class Run {
   void evaluate_if_due(bool at_end) {
     if (valid_ == nullptr || evaluated_at_ == trainer_.steps()) return;
     evaluated_at_ = trainer_.steps();
-    // Negatives are then as many as in training.
-    EvalResult result = evaluator_.evaluate(
-        *valid_,
-        config_.contrastive ? static_cast<std::size_t>(config_.batch_size) : Evaluator::kAnyCount);
+    EvalResult result = evaluate();
     result.step = trainer_.steps();
     if (callbacks_.on_eval) callbacks_.on_eval(result);
     if (!at_end) speed_.restart();
+  }
+
+  EvalResult evaluate() {
+    const auto batch = static_cast<std::size_t>(config_.batch_size);
+    if (valid_preferences_) return preference_evaluator_->evaluate(*valid_preferences_, batch);
+    // Negatives are then as many as in training.
+    return evaluator_.evaluate(*valid_, config_.contrastive ? batch : Evaluator::kAnyCount);
   }
 
   void save_as_checkpoint() {
@@ -189,6 +215,8 @@ class Run {
   const TrainingCallbacks& callbacks_;
   Trainer trainer_;
   Evaluator evaluator_;
+  std::optional<PreferenceRows> preferences_, valid_preferences_;
+  std::optional<PreferenceEvaluator> preference_evaluator_;
   DataOrder order_;
   std::int64_t total_;
   Fingerprint fingerprint_;
@@ -207,6 +235,7 @@ TrainerConfig trainer_config(const TrainingRunConfig& config) {
           .dropout_seed = static_cast<std::uint32_t>(config.seed),
           .router_aux_loss_coef = config.router_aux_loss_coef,
           .contrastive = config.contrastive,
+          .preference = config.preference,
           .moments = config.moments,
           .policy = config.policy};
 }
@@ -215,10 +244,18 @@ WantedRows largest_step(const ModelConfig& model, const Records& train,
                         const TrainingRunConfig& config, std::int64_t begin,
                         const std::function<bool()>& should_stop) {
   DataOrder order = order_of(config, train.data_shares());
-  const LargestRows largest =
-      find_largest_rows(train, order, begin, total_steps(config, train.data_shares()), should_stop);
+  const std::int64_t end = total_steps(config, train.data_shares());
+  std::optional<PreferenceRows> preferences;
+  RowsOfRecord rows_of;
+  if (config.preference) {
+    preferences.emplace(preference_rows(train, config));
+    rows_of = [&](const RecordView& record) { return preferences->sizes_of(record); };
+  }
+  const LargestRows largest = find_largest_rows(train, order, begin, end, should_stop, rows_of);
   if (largest.rows == 0) return {};
-  WantedRows most = wanted_rows(pack_for(config.contrastive, model, train, largest.records));
+  WantedRows most =
+      wanted_rows(preferences ? preferences->pack(largest.records)
+                              : pack_for(config.contrastive, model, train, largest.records));
   most.labelled = largest.labelled;
   return most;
 }
@@ -228,6 +265,7 @@ TrainingSummary run_training(LanguageModel& model, Adapter& adapter, const Recor
                              const std::filesystem::path& resume_from,
                              const TrainingCallbacks& callbacks) {
   Run run(model, adapter, train, valid, config, callbacks);
+  run.compute_reference();
   if (!resume_from.empty()) run.resume(resume_from);
   return run.run();
 }

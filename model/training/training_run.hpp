@@ -45,14 +45,15 @@ WantedRows largest_step(const ModelConfig& model, const Records& train,
                         const TrainingRunConfig& config, std::int64_t begin = 0,
                         const std::function<bool()>& should_stop = {});
 
-// Runs the training. `valid` may be null. Saves the adapter to adapter_out at the end, and when
-// stopped after a step; nothing is written before. resume_from: a checkpoint folder, or empty to
-// start from the given adapter.
-// Errors before the first step: invalid_argument for settings out of range, and those of
-// check_resume(); invalid_data, naming the record, if a record of `train` has no labelled token or
-// no record of `valid` has one, and if the adapter is not finite. Later errors: io; diverged,
-// naming the step, if a loss, a gradient or the adapter is not finite, or invalid_file, naming the
-// weight, if a weight is not. The files that were saved last are kept.
+// Runs the training. `valid` may be null. With a preference loss the adapter must be the one that
+// the run began with, also to resume: the reference is the model with it. Saves the adapter to
+// adapter_out at the end, and when stopped after a step; nothing is written before. resume_from: a
+// checkpoint folder, or empty to start from the given adapter. Errors before the first step:
+// invalid_argument for settings out of range, and those of check_resume(); invalid_data, naming the
+// record, if a record of `train` has no labelled token or no record of `valid` has one, and if the
+// adapter is not finite. Later errors: io; diverged, naming the step, if a loss, a gradient or the
+// adapter is not finite, or invalid_file, naming the weight, if a weight is not. The files that
+// were saved last are kept.
 TrainingSummary run_training(LanguageModel& model, Adapter& adapter, const Records& train,
                              const Records* valid, const TrainingRunConfig& config,
                              const std::filesystem::path& resume_from,
