@@ -1,8 +1,8 @@
 // Adapter: the trainable low-rank matrices of one LoRA (Hu et al., 2021), on the device.
 //
-// All matrices are in one flat f32 buffer, so that clipping and AdamW are one launch over it; each
-// module has views of it. b is stored transposed (see ops/lora_linear/lora_linear.hpp); files store
-// it as PEFT does. Owns its tensors; must not outlive its Context. Threads: one at a time.
+// The matrices are slices of a ParameterSet, in the groups kLoraA and kLoraB; each module has views
+// of it. b is stored transposed (see ops/lora_linear/lora_linear.hpp); files store it as PEFT does.
+// Owns its tensors; must not outlive its Context. Threads: one at a time.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "clora/lora/parameter_set.hpp"
 #include "clora/ops/lora_linear/lora_linear.hpp"
 #include "clora/runtime/context.hpp"
 
@@ -69,6 +70,9 @@ struct AdapterModule {
 class Adapter {
  public:
   static constexpr std::int64_t kMaxRank = 65536;
+  // The groups of its parameters.
+  static constexpr std::string_view kLoraA = "lora_A";
+  static constexpr std::string_view kLoraB = "lora_B";
 
   // Zero matrices for every site; ignores the patterns of the configuration. Errors:
   // invalid_argument if there are no sites, for a rank outside 1 to kMaxRank, or an infinite scale;
@@ -92,16 +96,17 @@ class Adapter {
   // Views of the gradients; empty if the path has no module. REQUIRES: allocate_gradients().
   LoraGradients gradients(std::string_view path) const;
 
-  // The flat buffers [n]. Padding between modules is zero in both.
-  const Tensor& parameters() const noexcept { return parameters_; }
-  const Tensor& flat_gradients() const noexcept { return gradients_; }
-  void allocate_gradients();
+  // All matrices; a slice is named "PATH.lora_A" or "PATH.lora_B".
+  const ParameterSet& parameter_set() const noexcept { return set_; }
+  // Its flat buffers [n]. Padding between matrices is zero in both.
+  const Tensor& parameters() const noexcept { return set_.parameters(); }
+  const Tensor& flat_gradients() const noexcept { return set_.gradients(); }
+  void allocate_gradients() { set_.allocate_gradients(); }
 
   // Elements of all a and b, without padding.
-  std::int64_t trainable_parameters() const noexcept;
+  std::int64_t trainable_parameters() const noexcept { return set_.elements(); }
 
  private:
-  static Tensor view(const Tensor& flat, std::size_t offset, Shape shape);
   void place_modules();
   void sort_paths();
 
@@ -109,8 +114,7 @@ class Adapter {
   AdapterConfig config_;
   std::vector<AdapterModule> modules_;
   std::vector<std::size_t> by_path_;  // the modules in the order of their paths
-  Tensor parameters_;
-  Tensor gradients_;
+  ParameterSet set_;
 };
 
 }  // namespace clora
