@@ -96,9 +96,9 @@ TEST(PreferenceRecords, WithALabelHaveOneAnswer) {
 TEST(PreferenceRecords, AreRefusedWithTheReason) {
   const auto refuses = [](const char* line, const std::string& reason,
                           PreferenceForm form = PreferenceForm::pairs) {
-    CLORA_EXPECT_ERROR(read(line, form), ErrorCode::invalid_data, "line 1: " + reason);
+    CLORA_EXPECT_ERROR(read(line, form), ErrorCode::invalid_data, reason);
   };
-  refuses(R"({"prompt": "a", "chosen": "b"})", "\"rejected\" is missing or empty");
+  refuses(R"({"prompt": "a", "chosen": "b"})", "record: line 1: \"rejected\" is missing or empty");
   refuses(R"({"prompt": "a", "chosen": "b", "rejected": 3})", "must be a text or a list");
   refuses(R"({"prompt": "a", "chosen": [{"role": "assistant", "content": "b"}], "rejected": "b"})",
           "\"prompt\", \"chosen\" and \"rejected\" must be all texts or all lists of messages");

@@ -311,6 +311,9 @@ TEST_F(PreferenceTraining, RefusesOtherRecordsAndSettings) {
               HasSubstr("record 1 must be a prompt with a chosen and a rejected answer"));
   EXPECT_THAT(error(pairs, config({.kind = PreferenceKind::kto}, 1)),
               HasSubstr("record 1 must be a prompt with one labelled answer for the loss kto"));
+  TrainingRunConfig alone = config({.kind = PreferenceKind::kto}, 1);
+  alone.batch_size = 1;
+  EXPECT_THAT(error(singles, alone), HasSubstr("kto needs a batch size of at least 2"));
   EXPECT_THAT(error(pairs, config({.beta = 0}, 1)), HasSubstr("beta must be finite and above 0"));
   EXPECT_THAT(error(pairs, config({.kind = PreferenceKind::ipo, .label_smoothing = 0.1F}, 1)),
               HasSubstr("label smoothing of preferences is for dpo, got ipo"));
