@@ -31,8 +31,12 @@ set(CLORA_PUBLIC_HEADERS
   runtime/profiling/trace.hpp
   runtime/programs/program_cache.hpp
   runtime/programs/program_store.hpp
-  ops/adamw.hpp
-  ops/adamw_q8.hpp
+  ops/optimizers/adamw.hpp
+  ops/optimizers/adamw_q8.hpp
+  ops/optimizers/lion.hpp
+  ops/optimizers/muon.hpp
+  ops/optimizers/parameter_update.hpp
+  ops/optimizers/sgd.hpp
   ops/sample.hpp
   ops/attention/attention.hpp
   ops/attention/attention_window.hpp
@@ -108,7 +112,7 @@ set(CLORA_PUBLIC_HEADERS
   model/training/checkpoint.hpp
   model/training/contrastive_loss.hpp
   model/training/evaluator.hpp
-  model/training/moments.hpp
+  model/training/optimizer.hpp
   model/training/recorded_step.hpp
   model/training/resumption.hpp
   model/training/run_fingerprint.hpp

@@ -34,6 +34,7 @@ std::string_view name_of(Schedule schedule) {
 
 void check(const TrainingRunConfig& config) {
   check(config.policy);
+  check(config.optimizer);
   require_at_least(1, config.batch_size, "batch size");
   require_at_least(1, config.grad_accumulation, "gradient accumulation");
   require_at_least(0, config.eval_every, "number of steps between evaluations");

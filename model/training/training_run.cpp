@@ -202,12 +202,12 @@ class Run {
 }  // namespace
 
 TrainerConfig trainer_config(const TrainingRunConfig& config) {
-  return {.weight_decay = config.weight_decay,
+  return {.optimizer = config.optimizer,
+          .weight_decay = config.weight_decay,
           .clip_norm = config.clip_norm,
           .dropout_seed = static_cast<std::uint32_t>(config.seed),
           .router_aux_loss_coef = config.router_aux_loss_coef,
           .contrastive = config.contrastive,
-          .moments = config.moments,
           .policy = config.policy};
 }
 

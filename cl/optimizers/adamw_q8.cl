@@ -9,9 +9,10 @@
 //   m / first_scale and sqrt(v) / root_scale, except that a root above 0 has a code above 0
 //
 // Shapes  p, g [n], first_codes, root_codes [n], first_scales, root_scales [ceil(n / BLOCK)],
-//         settings [8], partials [groups of adamw_square_sums], grad_norm [1]
+//         settings [8], partials [groups of gradient_square_sums], grad_norm [1]; with GROUPED the
+//         rates of update_settings.clh
 // Types   f32, g aligned to 16 bytes; codes u8 (moment_codes.clh), first_codes with sign
-// Work    adamw_square_sums is in adamw_norm.clh
+// Work    gradient_square_sums is in gradient_norm.clh
 //         adamw_q8_update: a team of TEAM items owns a block: item i of it the quads i, i + TEAM,
 //         ...; the teams of all groups take the blocks in turns. A block ends at n
 // Local   4 GROUP floats
@@ -19,8 +20,8 @@
 //         about 60 flops per element
 // Numerics  arithmetic in f32; v and m are rounded only when they are stored. A block with a value
 //         that is not finite gets an infinite scale.
-//! clc: build GROUP={64,256} BLOCK=256
-//! clc: build GROUP=16 BLOCK=256
+//! clc: build GROUP={64,256} BLOCK=256 GROUPED={0,1}
+//! clc: build GROUP=16 BLOCK=256 GROUPED=0
 //! clc: budget on gfx90a registers<=128 spills=0
 #ifndef GROUP
 #error "GROUP: work-items of a group, a power of two"
@@ -30,8 +31,8 @@
 #endif
 
 #define LANES 4
-#include "adamw_norm.clh"
-#include "adamw_q8.clh"
+#include "optimizers/gradient_norm.clh"
+#include "optimizers/adamw_q8.clh"
 
 #define QUADS_OF_BLOCK (BLOCK / LANES)
 #define TEAM (GROUP < QUADS_OF_BLOCK ? GROUP : QUADS_OF_BLOCK)
@@ -90,9 +91,10 @@ __kernel void adamw_q8_update(__global float* p, __global uchar* first_codes,
                               __global float* first_scales, __global uchar* root_codes,
                               __global float* root_scales, __global float* grad_norm,
                               __global const float* g, __global const float* settings,
-                              __global const float* partials, int partial_count, long n) {
+                              __global const float* partials, int partial_count,
+                              long n RATE_ARGUMENTS) {
   __local float2 scratch[GROUP];
-  const float norm = adamw_norm(partials, partial_count, scratch);
+  const float norm = gradient_norm(partials, partial_count, scratch);
   if (get_global_id(0) == 0) grad_norm[0] = norm;
   const float clip = clip_factor(norm, settings);
   const int lane = (int)get_local_id(0) % TEAM;
@@ -110,9 +112,11 @@ __kernel void adamw_q8_update(__global float* p, __global uchar* first_codes,
       const long i = block * BLOCK + (quad * TEAM + lane) * LANES;
       const long count = n - i;
       float4 parameter = first_floats(p + i, count);
+      const float2 rates = RATES_OF(min(i, n - 1));
       moments[quad] = moments_of_codes(first_bytes(first_codes + i, count), first_scale,
                                        first_bytes(root_codes + i, count), root_scale);
-      update_q8(&parameter, &moments[quad], first_floats(g + i, count) * clip, settings);
+      update_q8(&parameter, &moments[quad], first_floats(g + i, count) * clip, settings,
+                rates);
       store_floats(parameter, p + i, count);
       // Elements past n are 0 before and after the update.
       largest = fmax(largest, (float2)(largest_of(for_scale(moments[quad].first)),

@@ -9,7 +9,7 @@
 // is not 0 never gets the code 0, since a step would divide m by epsilon.
 #pragma once
 
-#include "clora/ops/adamw.hpp"
+#include "clora/ops/optimizers/adamw.hpp"
 #include "clora/runtime/commands/batch.hpp"
 
 namespace clora {
@@ -33,7 +33,8 @@ struct AdamwQ8Tensors {
   QuantisedMoment first;  // m, updated
   QuantisedMoment root;   // the root of v, updated
   Tensor gradients;       // [n]
-  Tensor settings;        // f32 [8]: AdamwSettings
+  Tensor settings;        // f32 [8]: UpdateSettings
+  ParameterRates rates = {};
 };
 
 // Updates the tensors and writes the norm as record_adamw() does. Deterministic. A moment that is

@@ -6,30 +6,21 @@
 //                         (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + epsilon))
 #pragma once
 
+#include "clora/ops/optimizers/parameter_update.hpp"
 #include "clora/runtime/commands/batch.hpp"
 
 namespace clora {
-
-// The values that change from step to step; on the device they are f32 [8] in this order. Compute
-// the corrections in double from the f32 betas: the rounding of 1 - beta then cancels.
-struct AdamwSettings {
-  float learning_rate = 0;
-  float beta1 = 0.9F;
-  float beta2 = 0.999F;
-  float epsilon = 1e-8F;
-  float weight_decay = 0;
-  float clip_norm = 0;         // 0: no clipping
-  float bias_correction1 = 1;  // 1 - beta1^step, computed in double by the host
-  float bias_correction2 = 1;  // 1 - beta2^step
-};
-static_assert(sizeof(AdamwSettings) == 8 * sizeof(float));
 
 struct AdamwTensors {
   Tensor parameters;     // [n], updated
   Tensor first_moment;   // [n], updated
   Tensor second_moment;  // [n], updated
   Tensor gradients;      // [n]
-  Tensor settings;       // f32 [8]: AdamwSettings
+  Tensor settings;       // f32 [8]: UpdateSettings
+  ParameterRates rates = {};
+  // f32 [k], whose sum is the square of the norm: for parameters that are clipped with others.
+  // Empty: the norm is that of these gradients.
+  Tensor square_sums = {};
 };
 
 // Updates the tensors and writes the norm before clipping to grad_norm [1], accurate to a few ulp

@@ -1,11 +1,12 @@
-#include "clora/ops/adamw_q8.hpp"
+#include "clora/ops/optimizers/adamw_q8.hpp"
 
 #include <array>
 #include <bit>
+#include <utility>
 #include <vector>
 
-#include "ops/adamw_norm.hpp"
 #include "ops/dispatch/cpu_kernel.hpp"
+#include "ops/optimizers/flat_update.hpp"
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {
@@ -28,7 +29,7 @@ Cost update_cost(std::int64_t parameters) {
 
 // Two steps: the second one reads the codes of the first.
 void test_adamw_q8(SelfTest& test) {
-  const AdamwSettings settings{.learning_rate = 0.02F, .weight_decay = 0.1F, .clip_norm = 1};
+  const UpdateSettings settings{.learning_rate = 0.02F, .weight_decay = 0.1F, .clip_norm = 1};
   constexpr std::int64_t kCount = 600;
   const auto zeros = [&](std::int64_t words, Shape shape, DType type) {
     const std::vector<std::uint32_t> values(static_cast<std::size_t>(words));
@@ -59,21 +60,29 @@ Cost adamw_q8_cost(std::int64_t parameters) {
 
 void record_adamw_q8(Batch& batch, const AdamwQ8Tensors& tensors, const Tensor& grad_norm) {
   const Tensor& p = tensors.parameters;
-  const std::int64_t n = require_adamw(kOp, p, tensors.gradients, tensors.settings, grad_norm);
+  const ParameterRates& rates = tensors.rates;
+  const std::int64_t n =
+      require_update(kOp, p, tensors.gradients, tensors.settings, rates, grad_norm);
   require_moment("first.codes", "first.scales", tensors.first, n);
   require_moment("root.codes", "root.scales", tensors.root, n);
 
   const bool cpu =
       takes_cpu_kernel(batch.context(), {"adamw_q8", "adamw_q8_cpu.cl", "adamw_q8"}, test_adamw_q8);
-  AdamwSpec spec = adamw_spec(batch.context(), cpu ? "adamw_q8_cpu.cl" : "adamw_q8.cl", cpu, n);
-  spec.defines.set("BLOCK", kMomentBlock);
-  const Tensor partials =
-      record_square_sums(batch, spec, tensors.gradients, "adamw_q8/square_sums");
-  batch.launch({batch.context().kernel(spec.file, "adamw_q8_update", spec.defines), spec.grid,
+  FlatLaunch launch =
+      flat_update_launch(batch.context(), cpu ? "adamw_q8_cpu.cl" : "adamw_q8.cl", cpu, n);
+  launch.defines.set("BLOCK", kMomentBlock).set("GROUPED", rates.empty() ? 0 : 1);
+  const Tensor partials = record_square_sums(batch, launch, tensors.gradients, kOp);
+  std::vector<Argument> arguments{
+      p,         tensors.first.codes, tensors.first.scales, tensors.root.codes, tensors.root.scales,
+      grad_norm, tensors.gradients,   tensors.settings,     partials,           i32(launch.groups),
+      n};
+  if (!rates.empty()) {
+    arguments.emplace_back(rates.block_groups);
+    arguments.emplace_back(rates.group_rates);
+  }
+  batch.record({batch.context().kernel(launch.file, "adamw_q8_update", launch.defines), launch.grid,
                 update_cost(n), "adamw_q8/update"},
-               p, tensors.first.codes, tensors.first.scales, tensors.root.codes,
-               tensors.root.scales, grad_norm, tensors.gradients, tensors.settings, partials,
-               i32(spec.groups), n);
+               std::move(arguments));
 }
 
 }  // namespace clora

@@ -6,21 +6,22 @@
 //   m / first_scale and sqrt(v) / root_scale, except that a root above 0 has a code above 0
 //
 // Shapes  p, g [n], first_codes, root_codes [n], first_scales, root_scales [ceil(n / BLOCK)],
-//         settings [8], partials [groups], grad_norm [1]
+//         settings [8], partials [groups], grad_norm [1]; with GROUPED the rates of
+//         update_settings.clh
 // Types   f32; codes u8 (moment_codes.clh), first_codes with sign
-// Work    a group is one item. adamw_square_sums is in adamw_norm_cpu.clh; adamw_q8_update: a group
-//         owns a range of blocks of BLOCK elements. The last block ends at n
+// Work    a group is one item. gradient_square_sums is in gradient_norm_cpu.clh; adamw_q8_update: a
+//         group owns a range of blocks of BLOCK elements. The last block ends at n
 // Local   none; the moments of a block are private, 2 BLOCK floats
 // Cost    square sums n reads; update 10 n bytes read and 6 n written
 // Numerics  as adamw_q8.cl.
-//! clc: build on cpu: BLOCK=256
+//! clc: build on cpu: BLOCK=256 GROUPED={0,1}
 #ifndef BLOCK
 #error "BLOCK: values with one scale, a multiple of 16"
 #endif
 
 #define LANES 16
-#include "adamw_norm_cpu.clh"
-#include "adamw_q8.clh"
+#include "optimizers/gradient_norm_cpu.clh"
+#include "optimizers/adamw_q8.clh"
 
 // The first `count` elements, at most 16; zeros for the others. Nothing beyond them is read.
 float16 first_floats(__global const float* x, int count) {
@@ -55,8 +56,9 @@ CPU_KERNEL adamw_q8_update(__global float* p, __global uchar* first_codes,
                            __global float* first_scales, __global uchar* root_codes,
                            __global float* root_scales, __global float* grad_norm,
                            __global const float* g, __global const float* settings,
-                           __global const float* partials, int partial_count, long n) {
-  const float norm = adamw_norm(partials, partial_count);
+                           __global const float* partials, int partial_count,
+                           long n RATE_ARGUMENTS) {
+  const float norm = gradient_norm(partials, partial_count);
   const long group = (long)get_group_id(0), groups = (long)get_num_groups(0);
   if (group == 0) grad_norm[0] = norm;
   const float clip = clip_factor(norm, settings);
@@ -73,7 +75,8 @@ CPU_KERNEL adamw_q8_update(__global float* p, __global uchar* first_codes,
       float16 parameters = first_floats(p + i, count);
       Moments of_vector = moments_of_codes(first_bytes(first_codes + i, count), first_scale,
                                            first_bytes(root_codes + i, count), root_scale);
-      update_q8(&parameters, &of_vector, first_floats(g + i, count) * clip, settings);
+      update_q8(&parameters, &of_vector, first_floats(g + i, count) * clip, settings,
+                RATES_OF(i));
       store_floats(parameters, p + i, count);
       // Lanes past n are 0 before and after the update.
       const float16 first = for_scale(of_vector.first), root = for_scale(of_vector.root);
