@@ -74,6 +74,10 @@ set(CLORA_PUBLIC_HEADERS
   ops/rowwise/segment_mean.hpp
   ops/rowwise/swiglu.hpp
   lora/adapter.hpp
+  lora/adapter_errors.hpp
+  lora/adapter_matrices.hpp
+  lora/combination.hpp
+  lora/compression.hpp
   lora/merge.hpp
   lora/parameter_set.hpp
   lora/peft_files.hpp
@@ -91,6 +95,7 @@ set(CLORA_PUBLIC_HEADERS
   model/transformer/memory_policy.hpp
   model/transformer/layer_weights.hpp
   model/transformer/recorded_rows.hpp
+  model/weights/adapter_extraction.hpp
   model/weights/fuse.hpp
   model/files/gguf.hpp
   model/configuration/block_spec.hpp
