@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <random>
 #include <utility>
@@ -80,6 +81,7 @@ void Adapter::place_modules() {
             module.site.path, module.scale);
     module.a_offset = place(module.rank * module.site.inputs);
     module.bt_offset = place(module.rank * module.site.outputs);
+    if (config_.use_dora) module.magnitude_offset = place(module.site.outputs);
   }
   require_free_memory(*context_, end);
   const std::vector<float> zeros(end);
@@ -94,6 +96,9 @@ void Adapter::initialise(std::uint64_t seed) {
     const double bound = 1 / std::sqrt(static_cast<double>(module.site.inputs));
     const auto count = static_cast<std::size_t>(module.rank * module.site.inputs);
     for (std::size_t i = 0; i < count; ++i) values[module.a_offset + i] = uniform(generator, bound);
+    if (!config_.use_dora) continue;
+    std::fill_n(values.begin() + static_cast<std::ptrdiff_t>(module.magnitude_offset),
+                module.site.outputs, std::numeric_limits<float>::quiet_NaN());
   }
   context_->write(parameters_, std::as_bytes(std::span(values)));
 }
@@ -138,6 +143,19 @@ LoraGradients Adapter::gradients(std::string_view path) const {
           .dbt = view(gradients_, module->bt_offset, {module->rank, module->site.outputs})};
 }
 
+Tensor Adapter::magnitude(std::string_view path) const {
+  const AdapterModule* module = find(path);
+  if (module == nullptr || !config_.use_dora) return {};
+  return view(parameters_, module->magnitude_offset, {module->site.outputs});
+}
+
+Tensor Adapter::magnitude_gradient(std::string_view path) const {
+  const AdapterModule* module = find(path);
+  if (module == nullptr || !config_.use_dora) return {};
+  require(!gradients_.empty(), "adapter: gradients were not allocated");
+  return view(gradients_, module->magnitude_offset, {module->site.outputs});
+}
+
 void Adapter::allocate_gradients() {
   if (!gradients_.empty()) return;
   const std::vector<float> zeros(static_cast<std::size_t>(parameters_.elements()));
@@ -146,8 +164,10 @@ void Adapter::allocate_gradients() {
 
 std::int64_t Adapter::trainable_parameters() const noexcept {
   return std::accumulate(modules_.begin(), modules_.end(), std::int64_t{0},
-                         [](std::int64_t sum, const AdapterModule& module) {
-                           return sum + module.rank * (module.site.inputs + module.site.outputs);
+                         [this](std::int64_t sum, const AdapterModule& module) {
+                           const auto& [path, inputs, outputs] = module.site;
+                           return sum + module.rank * (inputs + outputs) +
+                                  (config_.use_dora ? outputs : 0);
                          });
 }
 

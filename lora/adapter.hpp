@@ -1,4 +1,5 @@
-// Adapter: the trainable low-rank matrices of one LoRA (Hu et al., 2021), on the device.
+// Adapter: the trainable low-rank matrices of one LoRA (Hu et al., 2021), on the device; and with
+// use_dora the magnitudes of the outputs (DoRA: Liu et al., 2024; ops/lora_linear/dora.hpp).
 //
 // All matrices are in one flat f32 buffer, so that clipping and AdamW are one launch over it; each
 // module has views of it. b is stored transposed (see ops/lora_linear/lora_linear.hpp); files store
@@ -52,6 +53,7 @@ struct AdapterConfig {
   std::vector<std::string> layers_pattern = {};  // path parts before a block's number: "layers"
   ModulePatterns<std::int64_t> rank_pattern = {};
   ModulePatterns<double> alpha_pattern = {};
+  bool use_dora = false;  // each module has magnitudes of its outputs
 };
 
 // alpha / rank, or alpha / sqrt(rank).
@@ -64,6 +66,7 @@ struct AdapterModule {
   float scale = 1;            // alpha / rank, by the configuration
   std::size_t a_offset = 0;   // of a [R, K] in the flat buffer, in elements
   std::size_t bt_offset = 0;  // of bt [R, N]
+  std::size_t magnitude_offset = 0;  // of the magnitudes [N], if there are any
 };
 
 class Adapter {
@@ -78,7 +81,8 @@ class Adapter {
   Adapter(Context& context, std::vector<AdapterModule> modules, AdapterConfig config);
 
   // a: uniform in +-1/sqrt(K) (PEFT's kaiming-uniform with a = sqrt 5), b = 0. The same for a given
-  // seed on every device.
+  // seed on every device. Magnitudes become NaN, so that none is used before
+  // initialise_magnitudes() (model/transformer/column_scales.hpp), which needs the weights.
   void initialise(std::uint64_t seed);
 
   Context& context() const noexcept { return *context_; }
@@ -92,12 +96,17 @@ class Adapter {
   // Views of the gradients; empty if the path has no module. REQUIRES: allocate_gradients().
   LoraGradients gradients(std::string_view path) const;
 
+  // Views [N] of the module's magnitudes and their gradients; empty without the path or magnitudes.
+  // REQUIRES of the gradients: allocate_gradients().
+  Tensor magnitude(std::string_view path) const;
+  Tensor magnitude_gradient(std::string_view path) const;
+
   // The flat buffers [n]. Padding between modules is zero in both.
   const Tensor& parameters() const noexcept { return parameters_; }
   const Tensor& flat_gradients() const noexcept { return gradients_; }
   void allocate_gradients();
 
-  // Elements of all a and b, without padding.
+  // Elements of all a, b and magnitudes, without padding.
   std::int64_t trainable_parameters() const noexcept;
 
  private:
