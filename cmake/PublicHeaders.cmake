@@ -72,6 +72,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/rowwise/swiglu.hpp
   lora/adapter.hpp
   lora/merge.hpp
+  lora/parameter_set.hpp
   lora/peft_files.hpp
   lora/safetensors.hpp
   model/data/data_order.hpp

@@ -258,7 +258,8 @@ Adapter load_adapter(Context& context, const std::filesystem::path& folder,
   const AdapterConfig config = read_peft_config(folder);
   const SafetensorsFile file = SafetensorsFile::open(folder / kTensorFile);
   const std::string source = (folder / kPeftConfigFile).string();
-  std::vector<AdapterModule> modules = modules_of(config, source, paths_in(file, sites, config.use_dora), sites);
+  std::vector<AdapterModule> modules =
+      modules_of(config, source, paths_in(file, sites, config.use_dora), sites);
   check_shapes(file, modules, config.use_dora);
   Adapter adapter(context, std::move(modules), config);
   std::vector<float> flat(static_cast<std::size_t>(adapter.parameters().elements()));

@@ -17,14 +17,20 @@ constexpr std::array<std::string_view, 2> kTaskTypes{kCausalLanguageModel, kFeat
 constexpr std::array<std::string_view, 1> kBiases{"none"};
 
 // Supported keys of LoraConfig of PEFT 0.21.2 and older releases.
-constexpr std::array<std::string_view, 14> kUnderstood{
-    "peft_type",        "r",
-    "lora_alpha",       "lora_dropout",
-    "use_rslora",       "use_dora",            "base_model_name_or_path",
-    "target_modules",   "exclude_modules",
-    "layers_pattern",   "layers_to_transform",
-    "rank_pattern",     "alpha_pattern",
-    "init_lora_weights"};
+constexpr std::array<std::string_view, 14> kUnderstood{"peft_type",
+                                                       "r",
+                                                       "lora_alpha",
+                                                       "lora_dropout",
+                                                       "use_rslora",
+                                                       "use_dora",
+                                                       "base_model_name_or_path",
+                                                       "target_modules",
+                                                       "exclude_modules",
+                                                       "layers_pattern",
+                                                       "layers_to_transform",
+                                                       "rank_pattern",
+                                                       "alpha_pattern",
+                                                       "init_lora_weights"};
 
 // These keys record where an adapter comes from and how it was initialised or trained, or hold
 // settings of methods that another key enables.
@@ -34,8 +40,8 @@ constexpr std::array<std::string_view, 15> kHarmless{
     "megatron_core", "merge_weights",  "peft_version", "qalora_group_size",
     "revision",      "runtime_config", "velora_config"};
 
-// Methods that compute neither W x + scale B A x nor DoRA, with a description for messages. Each is off if
-// its key is absent, null, false or empty.
+// Methods that compute neither W x + scale B A x nor DoRA, with a description for messages. Each is
+// off if its key is absent, null, false or empty.
 struct Method {
   std::string_view key, what;
 };
