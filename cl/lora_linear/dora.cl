@@ -40,9 +40,9 @@ __kernel void dora_column_scale(__global float* g, __global const float* m,
   for (uint r = 0; r < R; ++r) {
     const float of_r = b[(size_t)r * N + n];
     float row = 0.0f;
-    for (uint q = 0; q < r; ++q) row = fma(gram[r * R + q], b[(size_t)q * N + n], row);
+    for (uint q = 0; q < r; ++q) row = fma(gram[(size_t)r * R + q], b[(size_t)q * N + n], row);
     linear = fma(of_r, p[(size_t)r * N + n], linear);
-    quadratic = fma(of_r, fma(2.0f, row, gram[r * R + r] * of_r), quadratic);
+    quadratic = fma(of_r, fma(2.0f, row, gram[(size_t)r * R + r] * of_r), quadratic);
   }
   const float sum = squared[n] + s * fma(s, quadratic, 2.0f * linear);
   g[n] = sum > 0.0f ? m[n] / sqrt(sum) : 0.0f;
