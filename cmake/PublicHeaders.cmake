@@ -50,6 +50,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/gemm/epilogue.hpp
   ops/gemm/gemm.hpp
   ops/gemm/product_input.hpp
+  ops/lora_linear/dora.hpp
   ops/lora_linear/lora_gradient.hpp
   ops/lora_linear/lora_linear.hpp
   ops/loss/contrastive.hpp
@@ -91,6 +92,7 @@ set(CLORA_PUBLIC_HEADERS
   model/embedding/embedding_scores.hpp
   model/transformer/fingerprint.hpp
   model/transformer/forward_pass.hpp
+  model/transformer/column_scales.hpp
   model/transformer/language_model.hpp
   model/transformer/memory_policy.hpp
   model/transformer/layer_weights.hpp
