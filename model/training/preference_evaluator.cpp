@@ -79,6 +79,7 @@ void PreferenceEvaluator::require_finite(std::span<const float> logps,
 bool PreferenceEvaluator::compute_reference(PreferenceRows& rows,
                                             const std::function<bool()>& should_stop) {
   if (!loss_.has_reference()) return true;
+  logps_steps_.update_scales();
   return for_each_group(rows, kMaxAnswers / 2, [&](const std::vector<std::size_t>& group) {
     if (should_stop && should_stop()) return false;
     const PackedRows packed = rows.pack(group);
@@ -103,6 +104,8 @@ EvalResult PreferenceEvaluator::evaluate(const PreferenceRows& rows, std::size_t
   Context& context = model_->context();
   const std::vector<float> zeros(static_cast<std::size_t>(kPreferenceSums));
   context.write(sums_, std::as_bytes(std::span(zeros)));
+  loss_steps_.update_scales();  // the adapter may have been trained since
+  if (loss_.has_kl()) kl_steps_.update_scales();
   EvalResult result;
   std::int64_t nll_rows = 0;
   const std::size_t most = loss_.has_kl() ? at_once : kMaxAnswers / 2;

@@ -25,11 +25,13 @@ RowsOf rows_of(const StepTask& task) {
 
 RecordedStep::RecordedStep(LanguageModel& model, const Adapter* adapter, const StepTask& task,
                            RowCounts counts, const StepResults& results,
-                           std::shared_ptr<Arena> arena, double attended)
+                           std::shared_ptr<Arena> arena, double attended,
+                           const ColumnScales* scales)
     : model_(&model),
       adapter_(adapter),
       task_(task),
       attended_(attended),
+      scales_(scales),
       inputs_(model.context(), counts.rows, counts.labelled, rows_of(task)),
       batch_(model.context(), std::move(arena)) {
   require(!trains() || adapter != nullptr, "recorded step: training needs an adapter");
@@ -45,6 +47,7 @@ RecordingOptions RecordedStep::options(const StepResults& results) const {
           .positions = inputs_.rows(),
           .type = model_->context().activation_type(),
           .adapter = adapter_,
+          .column_scales = scales_,
           .trains = trains(),
           .seed_and_step = inputs_.seed_and_step(),
           .balance = results.balance_loss.empty() ? Tensor() : inputs_.balance(),
@@ -154,7 +157,8 @@ RecordedSteps::RecordedSteps(LanguageModel& model, const Adapter* adapter, const
       adapter_(adapter),
       task_(task),
       results_(std::move(results)),
-      arena_(std::move(arena)) {}
+      arena_(std::move(arena)),
+      scales_(model, adapter) {}
 
 RecordedStep& RecordedSteps::prepare(const WantedRows& wanted) {
   const RowCounts counts =
@@ -170,7 +174,8 @@ RecordedStep& RecordedSteps::prepare(const WantedRows& wanted) {
     model_->context().finish();  // the step to drop may still run
     steps_.pop_back();
   }
-  return steps_.emplace_front(*model_, adapter_, task_, counts, results_, arena_, wanted.attended);
+  return steps_.emplace_front(*model_, adapter_, task_, counts, results_, arena_, wanted.attended,
+                              &scales_);
 }
 
 Fence RecordedSteps::submit(const PackedRows& packed, const RecordedRows::Scalars& scalars,

@@ -19,6 +19,23 @@ void append(Fingerprint& fingerprint, const Fingerprint& more) {
   fingerprint.insert(fingerprint.end(), more.begin(), more.end());
 }
 
+// Without what has its default value, as in checkpoints of earlier versions.
+Fingerprint fingerprint_of(const OptimizerConfig& c) {
+  Fingerprint settings;
+  const auto add = [&](const char* name, const auto& value, const auto& usual) {
+    if (value != usual) settings.push_back(setting(name, value));
+  };
+  const OptimizerConfig usual{.kind = c.kind};
+  add("optimizer", name_of(c.kind), name_of(OptimizerKind::adamw));
+  add("beta1", beta1_of(c), beta1_of(usual));
+  add("beta2", beta2_of(c), beta2_of(usual));
+  add("epsilon", c.epsilon, usual.epsilon);
+  add("momentum", momentum_of(c), momentum_of(usual));
+  add("Nesterov's momentum", c.nesterov, usual.nesterov);
+  add("LoRA+ ratio", c.loraplus_lr_ratio, usual.loraplus_lr_ratio);
+  return settings;
+}
+
 Fingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records) {
   Fingerprint settings{setting("batch size", c.batch_size),
                        setting("gradient accumulation", c.grad_accumulation),
@@ -53,7 +70,7 @@ Fingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records) {
   if (c.policy.saved != SavedType::as_computed) {
     settings.push_back(setting("type of saved activations", name_of(c.policy.saved)));
   }
-  if (c.moments == MomentType::q8) settings.push_back(setting("optimizer", "adamw-8bit"));
+  append(settings, fingerprint_of(c.optimizer));
   return settings;
 }
 

@@ -7,9 +7,8 @@
 #include <utility>
 
 #include "clora/model/training/recorded_step.hpp"
-#include "clora/ops/adamw.hpp"
 #include "model/configuration/experts_layer.hpp"
-#include "model/training/device_moments.hpp"
+#include "model/training/device_optimizer.hpp"
 #include "model/transformer/finite_check.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
@@ -59,25 +58,24 @@ struct Trainer::Impl {
     const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
     const std::int64_t of_preference = config.preference ? round_up(kPreferenceSums, step) : 0;
     results = context.allocate({kResults * step + of_preference}, DType::f32, MemoryTag::adapters);
-    if (config.preference) kl = context.allocate({1}, DType::f32, MemoryTag::adapters);
-    adamw_settings = context.allocate({8}, DType::f32, MemoryTag::adapters);
+    if (has_kl()) kl = context.allocate({1}, DType::f32, MemoryTag::adapters);
+    update_settings = context.allocate({8}, DType::f32, MemoryTag::adapters);
     recorded = std::make_unique<RecordedSteps>(
         language_model, &adapter,
         StepTask{StepKind::train, config.contrastive, config.policy, config.preference},
         step_results(), arena);
-    kl_steps = std::make_unique<RecordedSteps>(
-        language_model, &adapter,
-        StepTask{StepKind::evaluate, std::nullopt, config.policy, config.preference},
-        StepResults{.loss_sum = loss_sum(), .kl = kl}, arena);
+    if (has_kl()) {
+      kl_steps = std::make_unique<RecordedSteps>(
+          language_model, &adapter,
+          StepTask{StepKind::evaluate, std::nullopt, config.policy, config.preference},
+          StepResults{.loss_sum = loss_sum(), .kl = kl}, arena);
+    }
     zero.fill_zero(adapter.flat_gradients());
     zero.fill_zero(loss_sum());
     zero.fill_zero(balance_loss());
     if (config.preference) zero.fill_zero(preference_sums());
-    moments.emplace(context, config.moments, adapter.parameters().elements());
-    moments->record(update, {.parameters = adapter.parameters(),
-                             .gradients = adapter.flat_gradients(),
-                             .settings = adamw_settings,
-                             .grad_norm = grad_norm()});
+    optimizer.emplace(context, config.optimizer, adapter.parameter_set());
+    optimizer->record(update, update_settings, grad_norm());
     zero.seal();  // all memory of the trainer but that of its steps is taken here
     update.seal();
   }
@@ -93,16 +91,17 @@ struct Trainer::Impl {
   Tensor loss_sum() const { return result(0); }
   Tensor grad_norm() const { return result(1); }
   Tensor balance_loss() const { return result(2); }
+  bool has_kl() const { return config.preference && config.preference->has_kl(); }
   Tensor preference_sums() const { return result(kResults, kPreferenceSums); }
   StepResults step_results() const {
     return {.loss_sum = loss_sum(),
-            .settings = adamw_settings,
+            .settings = update_settings,
             .balance_loss = config.router_aux_loss_coef > 0 ? balance_loss() : Tensor(),
             .preference_sums = config.preference ? preference_sums() : Tensor(),
             .kl = kl};
   }
 
-  AdamwSettings settings_of(std::int64_t step, double learning_rate) const;
+  UpdateSettings settings_of(std::int64_t step, double learning_rate) const;
   void enqueue_gradients(std::span<const PackedRows> micro_batches, InFlight& flight);
   void enqueue_update(InFlight& flight);
   std::optional<StepResult> finish(HostHold<InFlight> flight);
@@ -116,32 +115,24 @@ struct Trainer::Impl {
   static constexpr std::int64_t kResults = 3;  // of one value
   std::unique_ptr<RecordedSteps> recorded, kl_steps;
   Batch zero, update;
-  Tensor results, adamw_settings, kl;
-  std::optional<DeviceMoments> moments;
+  Tensor results, update_settings, kl;
+  std::optional<DeviceOptimizer> optimizer;
   HostHold<InFlight> in_flight;
   std::int64_t steps = 0;
   std::int64_t micro_batches_done = 0;  // of all steps
   std::int64_t broken_step = 0;         // the step whose update failed partway; 0: none
 };
 
-AdamwSettings Trainer::Impl::settings_of(std::int64_t step, double learning_rate) const {
-  const auto beta1 = static_cast<float>(config.beta1);
-  const auto beta2 = static_cast<float>(config.beta2);
-  const auto correction = [&](float beta) {
-    return static_cast<float>(1 - std::pow(static_cast<double>(beta), static_cast<double>(step)));
-  };
-  return {.learning_rate = static_cast<float>(learning_rate),
-          .beta1 = beta1,
-          .beta2 = beta2,
-          .epsilon = static_cast<float>(config.epsilon),
-          .weight_decay = static_cast<float>(config.weight_decay),
-          .clip_norm = static_cast<float>(config.clip_norm),
-          .bias_correction1 = correction(beta1),
-          .bias_correction2 = correction(beta2)};
+UpdateSettings Trainer::Impl::settings_of(std::int64_t step, double learning_rate) const {
+  UpdateSettings settings = optimizer->settings_of(step);
+  settings.learning_rate = static_cast<float>(learning_rate);
+  settings.weight_decay = static_cast<float>(config.weight_decay);
+  settings.clip_norm = static_cast<float>(config.clip_norm);
+  return settings;
 }
 
 void Trainer::Impl::enqueue_gradients(std::span<const PackedRows> micro_batches, InFlight& flight) {
-  const AdamwSettings settings = settings_of(flight.result.step, flight.result.learning_rate);
+  const UpdateSettings settings = settings_of(flight.result.step, flight.result.learning_rate);
   const auto balance_weight =
       static_cast<float>(config.router_aux_loss_coef / static_cast<double>(micro_batches.size()));
   flight.staging.resize(micro_batches.size());
@@ -149,12 +140,15 @@ void Trainer::Impl::enqueue_gradients(std::span<const PackedRows> micro_batches,
   const float weight = 1.0F / static_cast<float>(flight.result.tokens);
   const std::int64_t nll_rows = flight.result.nll_rows;
   zero.submit();
+  recorded->update_scales();
+  if (kl_steps) kl_steps->update_scales();
   for (std::size_t i = 0; i < micro_batches.size(); ++i) {
     // A running count, since steps may have different numbers of micro-batches.
     const auto draw =
         static_cast<std::uint32_t>(micro_batches_done + 1) + static_cast<std::uint32_t>(i);
-    const auto& mismatched = micro_batches[i].answers.mismatched;
-    if (mismatched) kl_steps->submit(*mismatched, {}, flight.kl_staging[i]);
+    if (kl_steps) {
+      kl_steps->submit(*micro_batches[i].answers.mismatched, {}, flight.kl_staging[i]);
+    }
     recorded->submit(micro_batches[i],
                      {.weight = config.preference ? 1 : weight,
                       .seed = config.dropout_seed,
@@ -218,7 +212,7 @@ std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batche
   const TraceSpan span(impl.context.trace(), "step");
   require(!micro_batches.empty(), "trainer: a step needs at least one batch of rows");
   require(impl.broken_step == 0,
-          "trainer: the update of step {} failed midway, so the adapter and the moments are "
+          "trainer: the update of step {} failed midway, so the adapter and the optimizer are "
           "undefined; restore() a saved state and the adapter, or create both again",
           impl.broken_step);
   HostHold<InFlight> flight(impl.context);
@@ -227,8 +221,7 @@ std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batche
     result.tokens += packed.target_count;
     result.rows += static_cast<std::int64_t>(packed.rows());
     result.nll_rows += packed.answers.nll_rows;
-    require(!impl.config.preference || !impl.config.preference->has_kl() ||
-                packed.answers.mismatched != nullptr,
+    require(!impl.has_kl() || packed.answers.mismatched != nullptr,
             "trainer: the KL term of kto needs rows with exchanged answers");
   }
   require(result.tokens > 0, "trainer: a step needs at least one labelled token");
@@ -266,11 +259,11 @@ std::int64_t Trainer::steps() const noexcept { return impl_->steps; }
 Trainer::State Trainer::state() {
   return {.step = impl_->steps,
           .micro_batches = impl_->micro_batches_done,
-          .moments = impl_->moments->read()};
+          .optimizer = impl_->optimizer->read()};
 }
 
 void Trainer::restore(const State& state) {
-  impl_->moments->write(state.moments);
+  impl_->optimizer->write(state.optimizer);
   impl_->steps = state.step;
   impl_->micro_batches_done = state.micro_batches;
   impl_->broken_step = 0;

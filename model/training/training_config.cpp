@@ -34,6 +34,7 @@ std::string_view name_of(Schedule schedule) {
 
 void check(const TrainingRunConfig& config) {
   check(config.policy);
+  check(config.optimizer);
   require_at_least(1, config.batch_size, "batch size");
   require_at_least(1, config.grad_accumulation, "gradient accumulation");
   require_at_least(0, config.eval_every, "number of steps between evaluations");
@@ -53,9 +54,10 @@ void check(const TrainingRunConfig& config) {
   if (config.preference) check(*config.preference);
   require(!config.preference || !config.contrastive,
           "training: a run has a contrastive loss or one of preferences, not both");
-  require(!config.preference || !config.preference->has_kl() || config.batch_size > 1,
-          "training: kto needs a batch size of at least 2, since its KL term pairs prompts with the "
-          "answers of other records");
+  require(
+      !config.preference || !config.preference->has_kl() || config.batch_size > 1,
+      "training: kto needs a batch size of at least 2, since its KL term pairs prompts with the "
+      "answers of other records");
   if (!config.contrastive) return;
   const double scale = config.contrastive->scale;
   require(std::isfinite(scale) && scale > 0,

@@ -11,7 +11,7 @@
 
 #include "clora/model/data/data_order.hpp"
 #include "clora/model/training/contrastive_loss.hpp"
-#include "clora/model/training/moments.hpp"
+#include "clora/model/training/optimizer.hpp"
 #include "clora/model/training/preference_loss.hpp"
 #include "clora/model/transformer/memory_policy.hpp"
 
@@ -31,7 +31,7 @@ struct TrainingRunConfig {
   double weight_decay = 0;
   double clip_norm = 0;
   double router_aux_loss_coef = 0;  // as in TrainerConfig
-  MomentType moments = MomentType::f32;
+  OptimizerConfig optimizer = {};
   bool shuffle = true;
   std::uint64_t seed = 0;
   std::int64_t eval_every = 0;  // steps; 0: only at the end, if there is a validation set

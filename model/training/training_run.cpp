@@ -32,8 +32,12 @@ void require_targets(const Records& train, const Records* valid) {
   if (valid != nullptr) require_any_target(*valid, "training: the held-out records");
 }
 
-PreferenceRows preference_rows(const Records& records, const TrainingRunConfig& config) {
-  return {records, *config.preference, config.batch_size, config.max_seq_length};
+// Without a given length, documents with exchanged answers are no longer than the others.
+PreferenceRows preference_rows(const Records& records, const TrainingRunConfig& config,
+                               const ModelConfig& model) {
+  std::int64_t length = config.max_seq_length;
+  if (model.max_positions > 0) length = std::min(length, model.max_positions);
+  return {records, *config.preference, config.batch_size, length};
 }
 
 // Rows per second over the last few steps. A single step is no good measure: steps are enqueued
@@ -76,8 +80,9 @@ class Run {
         fingerprint_(fingerprint_of_run(model, adapter, train, config)) {
     require_targets(train, valid);
     if (!config.preference) return;
-    preferences_.emplace(preference_rows(train, config));
-    if (valid != nullptr) valid_preferences_.emplace(preference_rows(*valid, config));
+    preferences_.emplace(preference_rows(train, config, model.config()));
+    if (valid != nullptr)
+      valid_preferences_.emplace(preference_rows(*valid, config, model.config()));
     preference_evaluator_.emplace(model, &adapter, trainer_.arena(), *config.preference,
                                   config.policy);
   }
@@ -230,13 +235,13 @@ class Run {
 }  // namespace
 
 TrainerConfig trainer_config(const TrainingRunConfig& config) {
-  return {.weight_decay = config.weight_decay,
+  return {.optimizer = config.optimizer,
+          .weight_decay = config.weight_decay,
           .clip_norm = config.clip_norm,
           .dropout_seed = static_cast<std::uint32_t>(config.seed),
           .router_aux_loss_coef = config.router_aux_loss_coef,
           .contrastive = config.contrastive,
           .preference = config.preference,
-          .moments = config.moments,
           .policy = config.policy};
 }
 
@@ -248,7 +253,7 @@ WantedRows largest_step(const ModelConfig& model, const Records& train,
   std::optional<PreferenceRows> preferences;
   RowsOfRecord rows_of;
   if (config.preference) {
-    preferences.emplace(preference_rows(train, config));
+    preferences.emplace(preference_rows(train, config, model));
     rows_of = [&](const RecordView& record) { return preferences->sizes_of(record); };
   }
   const LargestRows largest = find_largest_rows(train, order, begin, end, should_stop, rows_of);

@@ -1,8 +1,8 @@
 // A complete fine-tuning run: data order, schedule, evaluation, checkpoints, resumption.
 //
-// It reports through callbacks and never prints. A checkpoint holds the adapter, the moments, the
-// step and the settings that determine the results, so a resumed run gives the same results, bit
-// for bit, as an uninterrupted one; a run with different settings is refused.
+// It reports through callbacks and never prints. A checkpoint holds the adapter, the optimizer's
+// state, the step and the settings that determine the results, so a resumed run gives the same
+// results, bit for bit, as an uninterrupted one; a run with different settings is refused.
 #pragma once
 
 #include <cstdint>

@@ -153,6 +153,7 @@ class PreferenceTraining : public testing::Test {
             .learning_rate = 1e-2,
             .shuffle = false,
             .adapter_out = folder_ / "out",
+            .max_seq_length = 1024,
             .preference = PreferenceLoss{formula}};
   }
   std::vector<StepResult> train(LanguageModel& model, Adapter& adapter, const Records& records,

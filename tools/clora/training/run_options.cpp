@@ -7,7 +7,7 @@ namespace clora {
 TrainingRunConfig RunOptions::config() const {
   TrainingRunConfig config = settings;
   rates.apply_to(config);
-  config.moments = optimizer.moments();
+  config.optimizer = optimizer.config();
   config.adapter_out = adapter_out;
   return config;
 }
@@ -52,7 +52,7 @@ void add_length_options(CLI::App& command, RunOptions& options, const std::strin
 
 void add_optimiser_options(CLI::App& command, RunOptions& options, const std::string& group) {
   TrainingRunConfig& run = options.settings;
-  add_optimizer_option(command, options.optimizer, group);
+  add_optimizer_options(command, options.optimizer, group);
   add_rate_options(command, options.rates, group);
   command.add_option("--weight-decay", run.weight_decay, "AdamW weight decay")
       ->transform(Number(0, 100))
