@@ -33,6 +33,7 @@ set(CLORA_PUBLIC_HEADERS
   runtime/programs/program_store.hpp
   ops/optimizers/adamw.hpp
   ops/optimizers/adamw_q8.hpp
+  ops/optimizers/average.hpp
   ops/optimizers/lion.hpp
   ops/optimizers/muon.hpp
   ops/optimizers/parameter_update.hpp

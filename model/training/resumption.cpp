@@ -48,6 +48,8 @@ Fingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records) {
                        setting("weight decay", c.weight_decay),
                        setting("clip norm", c.clip_norm),
                        setting("max sequence length", c.max_seq_length)};
+  // Checkpoints of earlier versions have none of what follows.
+  if (c.average_decay > 0) settings.push_back(setting("decay of the average", c.average_decay));
   if (c.contrastive) {
     settings.push_back(setting("contrastive scale", c.contrastive->scale));
     settings.push_back(setting("pooling", static_cast<int>(c.contrastive->pooling)));

@@ -42,6 +42,8 @@ void check(const TrainingRunConfig& config) {
   require_not_negative(config.learning_rate, "learning rate");
   require_not_negative(config.weight_decay, "weight decay");
   require_not_negative(config.clip_norm, "largest norm of the gradient");
+  require(config.average_decay >= 0 && config.average_decay < 1,
+          "training: the decay of the average must be in [0, 1), got {}", config.average_decay);
   require_not_negative(config.router_aux_loss_coef, "weight of the loss that balances experts");
   require(config.steps >= 0 && config.steps <= kMaxSteps,
           "training: the number of steps must be from 0 (use the number of epochs) to {}, got {}",

@@ -29,6 +29,7 @@ struct TrainingRunConfig {
   std::int64_t warmup_steps = 0;  // linear from 0
   double weight_decay = 0;
   double clip_norm = 0;
+  double average_decay = 0;         // as in TrainerConfig; the average is saved in adapter_out/ema
   double router_aux_loss_coef = 0;  // as in TrainerConfig
   OptimizerConfig optimizer = {};
   bool shuffle = true;

@@ -93,6 +93,7 @@ class Run {
     report(trainer_.drain());
     require_finite_adapter();
     if (stopped_ || config_.save_every > 0) save_as_checkpoint();
+    save_average();
     save_adapter(adapter_, config_.adapter_out);
     if (!stopped_) evaluate_if_due(true);  // last, so the adapter is saved even if it fails
     return {.steps = trainer_.steps(),
@@ -136,6 +137,14 @@ class Run {
     final_loss_ = result->loss;
     const double tokens_per_s = speed_.after(result->rows);
     if (callbacks_.on_step) callbacks_.on_step(*result, tokens_per_s);
+  }
+
+  void save_average() {
+    if (config_.average_decay == 0) return;
+    const Adapter averaged(adapter_.context(), adapter_.modules(), adapter_.config());
+    const std::vector<float> values = trainer_.average();
+    adapter_.context().write(averaged.parameters(), std::as_bytes(std::span(values)));
+    save_adapter(averaged, config_.adapter_out / "ema");
   }
 
   // The last step's loss may be finite while its update is not.
@@ -205,6 +214,7 @@ TrainerConfig trainer_config(const TrainingRunConfig& config) {
   return {.optimizer = config.optimizer,
           .weight_decay = config.weight_decay,
           .clip_norm = config.clip_norm,
+          .average_decay = config.average_decay,
           .dropout_seed = static_cast<std::uint32_t>(config.seed),
           .router_aux_loss_coef = config.router_aux_loss_coef,
           .contrastive = config.contrastive,

@@ -46,7 +46,8 @@ WantedRows largest_step(const ModelConfig& model, const Records& train,
                         const std::function<bool()>& should_stop = {});
 
 // Runs the training. `valid` may be null. Saves the adapter to adapter_out at the end, and when
-// stopped after a step; nothing is written before. resume_from: a checkpoint folder, or empty to
+// stopped after a step, and its average, if there is one, to adapter_out/ema; nothing is written
+// before. resume_from: a checkpoint folder, or empty to
 // start from the given adapter.
 // Errors before the first step: invalid_argument for settings out of range, and those of
 // check_resume(); invalid_data, naming the record, if a record of `train` has no labelled token or
