@@ -51,6 +51,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/gemm/epilogue.hpp
   ops/gemm/gemm.hpp
   ops/gemm/product_input.hpp
+  ops/lora_linear/dora.hpp
   ops/lora_linear/lora_gradient.hpp
   ops/lora_linear/lora_linear.hpp
   ops/loss/contrastive.hpp
@@ -75,6 +76,10 @@ set(CLORA_PUBLIC_HEADERS
   ops/rowwise/segment_mean.hpp
   ops/rowwise/swiglu.hpp
   lora/adapter.hpp
+  lora/adapter_errors.hpp
+  lora/adapter_matrices.hpp
+  lora/combination.hpp
+  lora/compression.hpp
   lora/merge.hpp
   lora/parameter_set.hpp
   lora/peft_files.hpp
@@ -88,10 +93,12 @@ set(CLORA_PUBLIC_HEADERS
   model/embedding/embedding_scores.hpp
   model/transformer/fingerprint.hpp
   model/transformer/forward_pass.hpp
+  model/transformer/column_scales.hpp
   model/transformer/language_model.hpp
   model/transformer/memory_policy.hpp
   model/transformer/layer_weights.hpp
   model/transformer/recorded_rows.hpp
+  model/weights/adapter_extraction.hpp
   model/weights/fuse.hpp
   model/files/gguf.hpp
   model/configuration/block_spec.hpp

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <random>
 #include <utility>
@@ -53,6 +54,8 @@ Adapter::Adapter(Context& context, std::vector<AdapterModule> modules, AdapterCo
 void Adapter::place_modules() {
   const std::size_t group_a = set_.add_group({.name = std::string(kLoraA)});
   const std::size_t group_b = set_.add_group({.name = std::string(kLoraB)});
+  const std::size_t group_m =
+      config_.use_dora ? set_.add_group({.name = std::string(kMagnitude)}) : 0;
   for (AdapterModule& module : modules_) {
     const auto& [path, inputs, outputs] = module.site;
     require(module.rank >= 1 && module.rank <= kMaxRank,
@@ -62,6 +65,8 @@ void Adapter::place_modules() {
             module.scale);
     module.a_offset = set_.add({path + ".lora_A", {module.rank, inputs}, group_a});
     module.bt_offset = set_.add({path + ".lora_B", {module.rank, outputs}, group_b});
+    if (!config_.use_dora) continue;
+    module.magnitude_offset = set_.add({path + ".lora_magnitude_vector", {outputs}, group_m});
   }
   set_.allocate("adapter");
 }
@@ -73,6 +78,9 @@ void Adapter::initialise(std::uint64_t seed) {
     const double bound = 1 / std::sqrt(static_cast<double>(module.site.inputs));
     const auto count = static_cast<std::size_t>(module.rank * module.site.inputs);
     for (std::size_t i = 0; i < count; ++i) values[module.a_offset + i] = uniform(generator, bound);
+    if (!config_.use_dora) continue;
+    std::fill_n(&values[module.magnitude_offset], module.site.outputs,
+                std::numeric_limits<float>::quiet_NaN());
   }
   context_->write(parameters(), std::as_bytes(std::span(values)));
 }
@@ -113,6 +121,19 @@ LoraGradients Adapter::gradients(std::string_view path) const {
                                    {module->rank, module->site.inputs}),
           .dbt = ParameterSet::view(flat_gradients(), module->bt_offset,
                                     {module->rank, module->site.outputs})};
+}
+
+Tensor Adapter::magnitude(std::string_view path) const {
+  const AdapterModule* module = find(path);
+  if (module == nullptr || !config_.use_dora) return {};
+  return ParameterSet::view(parameters(), module->magnitude_offset, {module->site.outputs});
+}
+
+Tensor Adapter::magnitude_gradient(std::string_view path) const {
+  const AdapterModule* module = find(path);
+  if (module == nullptr || !config_.use_dora) return {};
+  require(!flat_gradients().empty(), "adapter: gradients were not allocated");
+  return ParameterSet::view(flat_gradients(), module->magnitude_offset, {module->site.outputs});
 }
 
 }  // namespace clora

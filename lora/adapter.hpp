@@ -1,8 +1,10 @@
-// Adapter: the trainable low-rank matrices of one LoRA (Hu et al., 2021), on the device.
+// Adapter: the trainable low-rank matrices of one LoRA (Hu et al., 2021), on the device; and with
+// use_dora the magnitudes of the outputs (DoRA: Liu et al., 2024; ops/lora_linear/dora.hpp).
 //
-// The matrices are slices of a ParameterSet, in the groups kLoraA and kLoraB; each module has views
-// of it. b is stored transposed (see ops/lora_linear/lora_linear.hpp); files store it as PEFT does.
-// Owns its tensors; must not outlive its Context. Threads: one at a time.
+// The matrices are slices of a ParameterSet, in the groups kLoraA and kLoraB, and magnitudes in
+// kMagnitude; each module has views of it. b is stored transposed (see
+// ops/lora_linear/lora_linear.hpp); files store it as PEFT does. Owns its tensors; must not outlive
+// its Context. Threads: one at a time.
 #pragma once
 
 #include <cstdint>
@@ -53,6 +55,7 @@ struct AdapterConfig {
   std::vector<std::string> layers_pattern = {};  // path parts before a block's number: "layers"
   ModulePatterns<std::int64_t> rank_pattern = {};
   ModulePatterns<double> alpha_pattern = {};
+  bool use_dora = false;  // each module has magnitudes of its outputs
 };
 
 // alpha / rank, or alpha / sqrt(rank).
@@ -62,9 +65,10 @@ double adapter_scale(const AdapterConfig& config, double alpha, std::int64_t ran
 struct AdapterModule {
   AdapterSite site;
   std::int64_t rank = 0;
-  float scale = 1;            // alpha / rank, by the configuration
-  std::size_t a_offset = 0;   // of a [R, K] in the flat buffer, in elements
-  std::size_t bt_offset = 0;  // of bt [R, N]
+  float scale = 1;                   // alpha / rank, by the configuration
+  std::size_t a_offset = 0;          // of a [R, K] in the flat buffer, in elements
+  std::size_t bt_offset = 0;         // of bt [R, N]
+  std::size_t magnitude_offset = 0;  // of the magnitudes [N], if there are any
 };
 
 class Adapter {
@@ -73,6 +77,7 @@ class Adapter {
   // The groups of its parameters.
   static constexpr std::string_view kLoraA = "lora_A";
   static constexpr std::string_view kLoraB = "lora_B";
+  static constexpr std::string_view kMagnitude = "lora_magnitude_vector";
 
   // Zero matrices for every site; ignores the patterns of the configuration. Errors:
   // invalid_argument if there are no sites, for a rank outside 1 to kMaxRank, or an infinite scale;
@@ -82,7 +87,8 @@ class Adapter {
   Adapter(Context& context, std::vector<AdapterModule> modules, AdapterConfig config);
 
   // a: uniform in +-1/sqrt(K) (PEFT's kaiming-uniform with a = sqrt 5), b = 0. The same for a given
-  // seed on every device.
+  // seed on every device. Magnitudes become NaN, so that none is used before
+  // initialise_magnitudes() (model/transformer/column_scales.hpp), which needs the weights.
   void initialise(std::uint64_t seed);
 
   Context& context() const noexcept { return *context_; }
@@ -96,6 +102,11 @@ class Adapter {
   // Views of the gradients; empty if the path has no module. REQUIRES: allocate_gradients().
   LoraGradients gradients(std::string_view path) const;
 
+  // Views [N] of the module's magnitudes and their gradients; empty without the path or magnitudes.
+  // REQUIRES of the gradients: allocate_gradients().
+  Tensor magnitude(std::string_view path) const;
+  Tensor magnitude_gradient(std::string_view path) const;
+
   // All matrices; a slice is named "PATH.lora_A" or "PATH.lora_B".
   const ParameterSet& parameter_set() const noexcept { return set_; }
   // Its flat buffers [n]. Padding between matrices is zero in both.
@@ -103,7 +114,7 @@ class Adapter {
   const Tensor& flat_gradients() const noexcept { return set_.gradients(); }
   void allocate_gradients() { set_.allocate_gradients(); }
 
-  // Elements of all a and b, without padding.
+  // Elements of all a, b and magnitudes, without padding.
   std::int64_t trainable_parameters() const noexcept { return set_.elements(); }
 
  private:

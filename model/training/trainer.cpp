@@ -127,6 +127,7 @@ void Trainer::Impl::enqueue_gradients(std::span<const PackedRows> micro_batches,
       static_cast<float>(config.router_aux_loss_coef / static_cast<double>(micro_batches.size()));
   flight.staging.resize(micro_batches.size());
   zero.submit();
+  recorded->update_scales();
   for (std::size_t i = 0; i < micro_batches.size(); ++i) {
     // A running count, since steps may have different numbers of micro-batches.
     const auto draw =

@@ -41,11 +41,17 @@ class JoinedLinears {
   void set_tile(std::int64_t tile);
   // Returns the outputs, each [T, width].
   std::vector<Tensor> record_forward(const ProductInput& x);
+  // Whether the backward reads the outputs, which must then stay as they are (DoRA).
+  bool reads_outputs() const;
+  // The outputs as they were saved for the backward, if it reads them.
+  void set_outputs(std::span<const Tensor> outputs);
   // As record_linears_dx(), for the gradients of the outputs in their order.
   std::vector<PendingGradient> record_backward(const Tensor& dx, std::span<const Tensor> dys);
 
  private:
   bool is_one() const { return linears_.size() == 1 && widths_.size() > 1; }
+  // What one layer has for several: its columns from those of its parts.
+  Tensor joined(std::span<const Tensor> parts, std::string_view name);
 
   Recording& recording_;
   std::vector<AdaptedLinear> linears_;

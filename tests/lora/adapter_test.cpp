@@ -91,6 +91,37 @@ TEST(Adapter, IsMadeOfNamedSlicesOfTwoGroups) {
   EXPECT_EQ(set.groups()[set.slices()[2].group].name, Adapter::kLoraA);
 }
 
+TEST(Adapter, HasMagnitudesInAGroupOfTheirOwnWithDora) {
+  Adapter adapter(context(), kSites, {.rank = 3, .use_dora = true});
+  adapter.allocate_gradients();
+  const ParameterSet& set = adapter.parameter_set();
+  ASSERT_EQ(set.slices().size(), 6U);
+  EXPECT_EQ(set.slices()[5].name, "model.layers.1.self_attn.q_proj.lora_magnitude_vector");
+  EXPECT_EQ(set.groups()[set.slices()[5].group].name, Adapter::kMagnitude);
+  const std::string& path = kSites[1].path;
+  EXPECT_EQ(adapter.magnitude(path).shape(), (Shape{kSites[1].outputs}));
+  EXPECT_EQ(adapter.magnitude_gradient(path).shape(), (Shape{kSites[1].outputs}));
+  EXPECT_TRUE(adapter.magnitude("model.layers.9.self_attn.q_proj").empty());
+  adapter.initialise(1);
+  EXPECT_THAT(context().read<float>(adapter.magnitude(path)), testing::Each(testing::IsNan()))
+      << "until they are initialised by the weights";
+  EXPECT_TRUE(Adapter(context(), kSites, {.rank = 3}).magnitude(path).empty());
+}
+
+// |w + scale b a| is 5 for a row of 3 + 0, 4 + 0, and 0 for a row of zeros.
+TEST(Adapter, MergesMagnitudesIntoTheRowsOfAWeight) {
+  const HostLora lora{.a = {1, 0},
+                      .bt = {2, 0},
+                      .rank = 1,
+                      .inputs = 2,
+                      .outputs = 2,
+                      .scale = 0.5,
+                      .magnitude = {10, 7}};
+  std::vector<float> w{2, 4, 0, 0};
+  merge_into(w, lora);
+  EXPECT_THAT(w, testing::ElementsAre(6, 8, 0, 0));
+}
+
 TEST(ParameterSet, PlacesItsSlicesWhereKernelArgumentsMayBegin) {
   ParameterSet set(context());
   const std::size_t norms = set.add_group({.name = "norms", .decay = 0});

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "clora/model/training/training_run.hpp"
+#include "clora/model/transformer/column_scales.hpp"
 #include "runtime/fail.hpp"
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/data_options.hpp"
@@ -184,6 +185,7 @@ int train(Options options) {
   LoadedModel loaded(options.common, output, options.data.max_seq_length);
   Adapter adapter = make_adapter(options.adapter, loaded.context(), loaded.model().config(),
                                  options.common.model, options.common.seed);
+  if (options.adapter.init.empty()) initialise_magnitudes(loaded.model(), adapter);
   if (!folder.checkpoint().empty()) {  // checked before anything in the folder changes
     (void)check_resume(folder.checkpoint(), loaded.model(), adapter, data.train,
                        run_config(options, loaded.model().config()));
