@@ -126,6 +126,7 @@ set(CLORA_PUBLIC_HEADERS
   model/training/run_fingerprint.hpp
   model/training/memory_planner.hpp
   model/training/trainer.hpp
+  model/training/rate_search.hpp
   model/training/training_config.hpp
   model/training/training_run.hpp
   serving/completion_request.hpp

@@ -54,7 +54,10 @@ Fingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records) {
     settings.push_back(setting("contrastive scale", c.contrastive->scale));
     settings.push_back(setting("pooling", static_cast<int>(c.contrastive->pooling)));
   }
-  // Checkpoints of earlier versions do not have these two.
+  // Checkpoints of earlier versions do not have these.
+  if (c.warmup_share > 0) settings.push_back(setting("warm-up share", c.warmup_share));
+  if (c.schedule == Schedule::wsd) settings.push_back(setting("decay share", c.decay_share));
+  if (c.min_rate_share > 0) settings.push_back(setting("minimum rate share", c.min_rate_share));
   if (c.router_aux_loss_coef > 0) {
     settings.push_back(setting("router aux loss coef", c.router_aux_loss_coef));
   }
