@@ -33,6 +33,7 @@ set(CLORA_PUBLIC_HEADERS
   runtime/programs/program_store.hpp
   ops/optimizers/adamw.hpp
   ops/optimizers/adamw_q8.hpp
+  ops/optimizers/average.hpp
   ops/optimizers/lion.hpp
   ops/optimizers/muon.hpp
   ops/optimizers/parameter_update.hpp
@@ -127,6 +128,7 @@ set(CLORA_PUBLIC_HEADERS
   model/training/run_fingerprint.hpp
   model/training/memory_planner.hpp
   model/training/trainer.hpp
+  model/training/rate_search.hpp
   model/training/training_config.hpp
   model/training/training_run.hpp
   serving/completion_request.hpp

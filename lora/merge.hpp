@@ -16,7 +16,7 @@ struct HostLora {
   std::vector<float> bt;  // [R, N]
   std::int64_t rank = 0, inputs = 0, outputs = 0;
   double scale = 1;
-  std::vector<float> magnitude;  // [N] of DoRA, or empty
+  std::vector<float> magnitude = {};  // [N] of DoRA, or empty
 };
 
 // Waits for the device. REQUIRES: the adapter has a module at path.

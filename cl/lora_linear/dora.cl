@@ -11,7 +11,8 @@
 //         parts [chunks, N]
 // Types   dy, y and scaled of -D DY_TYPE, Y_TYPE, SCALED_TYPE: f32, bf16 or f16; all else f32
 // Work    column_scale: an item owns a column. backward: an item owns VEC_SIZE columns (dimension
-//         0) of a chunk of chunk_rows rows (dimension 1). magnitudes: a group of GROUP items owns
+//         0) of a chunk of chunk_rows rows (dimension 1), or with -D BY_ROWS, for CPUs, all columns
+//         of a chunk, row by row, and sums in memory. magnitudes: a group of GROUP items owns
 //         COLUMNS columns, of which GROUP / COLUMNS items sum every so many-th chunk
 // Local   magnitudes: GROUP floats
 // Cost    backward reads dy and y and writes scaled, 3 flops an element; a part of 1 / chunk_rows
@@ -48,29 +49,49 @@ __kernel void dora_column_scale(__global float* g, __global const float* m,
   g[n] = sum > 0.0f ? m[n] / sqrt(sum) : 0.0f;
 }
 
+#ifdef HAS_BIAS
+#define BIAS_PARAMETER __global const float *bias,
+#define BIAS_OF(at) LOAD_VEC(f32, bias, at)
+#else
+#define BIAS_PARAMETER
+#define BIAS_OF(at) ((vec)(0.0f))
+#endif
+
+// Scales vec i of dy; returns its products with f.
+vec scale_vec(__global STORED(SCALED_TYPE)* scaled, __global const STORED(DY_TYPE)* dy,
+              __global const STORED(Y_TYPE)* y, long i, vec factor, vec shift) {
+  const vec d = LOAD_VEC(DY_TYPE, dy, i);
+  const vec products = d * (LOAD_VEC(Y_TYPE, y, i) - shift);
+  STORE_VEC(SCALED_TYPE, scaled, i, factor * d);
+  return products;
+}
+
 __kernel void dora_backward(__global STORED(SCALED_TYPE)* scaled, __global float* parts,
                             __global const STORED(DY_TYPE)* dy, __global const STORED(Y_TYPE)* y,
-#ifdef HAS_BIAS
-                            __global const float* bias,
-#endif
-                            __global const float* g, uint T, uint N, uint chunk_rows) {
-  const uint at = get_global_id(0), chunk = get_global_id(1), vecs = N / VEC_SIZE;
-  if (at >= vecs) return;
+                            BIAS_PARAMETER __global const float* g, uint T, uint N,
+                            uint chunk_rows) {
+  const uint vecs = N / VEC_SIZE, chunk = get_global_id(1);
   const uint begin = chunk * chunk_rows, end = min(T, begin + chunk_rows);
-  const vec factor = LOAD_VEC(f32, g, at);
-#ifdef HAS_BIAS
-  const vec shift = LOAD_VEC(f32, bias, at);
+  parts += (size_t)chunk * N;
+#ifdef BY_ROWS
+  for (uint at = 0; at < vecs; ++at) STORE_VEC(f32, parts, at, (vec)(0.0f));
+  for (uint t = begin; t < end; ++t) {
+    for (uint at = 0; at < vecs; ++at) {
+      const vec products =
+          scale_vec(scaled, dy, y, (long)t * vecs + at, LOAD_VEC(f32, g, at), BIAS_OF(at));
+      STORE_VEC(f32, parts, at, LOAD_VEC(f32, parts, at) + products);
+    }
+  }
 #else
-  const vec shift = 0.0f;
-#endif
+  const uint at = get_global_id(0);
+  if (at >= vecs) return;
+  const vec factor = LOAD_VEC(f32, g, at), shift = BIAS_OF(at);
   vec sum = 0.0f;
   for (uint t = begin; t < end; ++t) {
-    const long i = (long)t * vecs + at;
-    const vec d = LOAD_VEC(DY_TYPE, dy, i);
-    sum = fma(d, LOAD_VEC(Y_TYPE, y, i) - shift, sum);
-    STORE_VEC(SCALED_TYPE, scaled, i, factor * d);
+    sum += scale_vec(scaled, dy, y, (long)t * vecs + at, factor, shift);
   }
-  STORE_VEC(f32, parts, (long)chunk * vecs + at, sum);
+  STORE_VEC(f32, parts, at, sum);
+#endif
 }
 
 #define LANES_OF_COLUMN (GROUP / COLUMNS)

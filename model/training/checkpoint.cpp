@@ -18,7 +18,8 @@ namespace clora {
 namespace {
 
 constexpr const char* kStateFile = "training_state.safetensors";
-constexpr std::string_view kFormat = "2";  // format 1 had no checksums, settings were one string
+constexpr std::string_view kFormat = "2";    // format 1 had no checksums, settings were one string
+constexpr const char* kAverage = "average";  // only of a run that has one
 constexpr std::int64_t kMaxCount = std::int64_t{1} << 53U;
 
 SafetensorsMetadata metadata_of(const Trainer::State& state, const Fingerprint& fingerprint) {
@@ -156,6 +157,7 @@ void save_checkpoint(const std::filesystem::path& folder, const Adapter& adapter
     std::visit([&](const auto& values) { tensors.push_back(stored(array.name, values)); },
                array.values);
   }
+  if (!state.average.empty()) tensors.push_back(stored(kAverage, state.average));
   std::ranges::sort(tensors, {}, &StoredTensor::name);
   write_safetensors(folder / kStateFile, tensors,
                     with_checksums(metadata_of(state, fingerprint), tensors));
@@ -166,12 +168,14 @@ Checkpoint read_checkpoint(const std::filesystem::path& folder) {
   check_metadata(file);
   const std::string source =
       fmt::format("checkpoint: the fingerprint of '{}'", file.path().string());
-  return {.file = file.path(),
-          .fingerprint = fingerprint_from_json(text_of(file, "fingerprint"), source),
-          .state = {.step = count_of(file, "step"),
-                    .micro_batches = count_of(file, "micro_batches"),
-                    .optimizer = optimizer_state_of(file)},
-          .parameters = floats_of(file, "parameters")};
+  return {
+      .file = file.path(),
+      .fingerprint = fingerprint_from_json(text_of(file, "fingerprint"), source),
+      .state = {.step = count_of(file, "step"),
+                .micro_batches = count_of(file, "micro_batches"),
+                .optimizer = optimizer_state_of(file),
+                .average = file.find(kAverage) ? floats_of(file, kAverage) : std::vector<float>()},
+      .parameters = floats_of(file, "parameters")};
 }
 
 void restore_checkpoint(const Checkpoint& checkpoint, Adapter& adapter, Trainer& trainer) {

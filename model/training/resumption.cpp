@@ -48,6 +48,8 @@ Fingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records) {
                        setting("weight decay", c.weight_decay),
                        setting("clip norm", c.clip_norm),
                        setting("max sequence length", c.max_seq_length)};
+  // Checkpoints of earlier versions have none of what follows.
+  if (c.average_decay > 0) settings.push_back(setting("decay of the average", c.average_decay));
   if (c.contrastive) {
     settings.push_back(setting("contrastive scale", c.contrastive->scale));
     settings.push_back(setting("pooling", static_cast<int>(c.contrastive->pooling)));
@@ -59,7 +61,10 @@ Fingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records) {
                       setting("weight of desirable answers", desirable),
                       setting("weight of undesirable answers", undesirable)});
   }
-  // Checkpoints of earlier versions do not have these two.
+  // Checkpoints of earlier versions do not have these.
+  if (c.warmup_share > 0) settings.push_back(setting("warm-up share", c.warmup_share));
+  if (c.schedule == Schedule::wsd) settings.push_back(setting("decay share", c.decay_share));
+  if (c.min_rate_share > 0) settings.push_back(setting("minimum rate share", c.min_rate_share));
   if (c.router_aux_loss_coef > 0) {
     settings.push_back(setting("router aux loss coef", c.router_aux_loss_coef));
   }

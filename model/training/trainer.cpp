@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "clora/model/training/recorded_step.hpp"
+#include "clora/ops/optimizers/average.hpp"
 #include "model/configuration/experts_layer.hpp"
 #include "model/training/device_optimizer.hpp"
 #include "model/transformer/finite_check.hpp"
@@ -76,6 +77,7 @@ struct Trainer::Impl {
     if (config.preference) zero.fill_zero(preference_sums());
     optimizer.emplace(context, config.optimizer, adapter.parameter_set());
     optimizer->record(update, update_settings, grad_norm());
+    record_average();
     zero.seal();  // all memory of the trainer but that of its steps is taken here
     update.seal();
   }
@@ -101,6 +103,15 @@ struct Trainer::Impl {
             .kl = kl};
   }
 
+  // After the update, so that the average of a step has its parameters.
+  void record_average() {
+    if (config.average_decay == 0) return;
+    average = context.upload<float>(adapter.parameters().shape(), DType::f32,
+                                    context.read<float>(adapter.parameters()), MemoryTag::adapters);
+    clora::record_average(update, average, adapter.parameters(), config.average_decay);
+  }
+  void restore_average(const std::vector<float>& values);
+
   UpdateSettings settings_of(std::int64_t step, double learning_rate) const;
   void enqueue_gradients(std::span<const PackedRows> micro_batches, InFlight& flight);
   void enqueue_update(InFlight& flight);
@@ -116,6 +127,7 @@ struct Trainer::Impl {
   std::unique_ptr<RecordedSteps> recorded, kl_steps;
   Batch zero, update;
   Tensor results, update_settings, kl;
+  Tensor average;  // empty without an average
   std::optional<DeviceOptimizer> optimizer;
   HostHold<InFlight> in_flight;
   std::int64_t steps = 0;
@@ -259,10 +271,26 @@ std::int64_t Trainer::steps() const noexcept { return impl_->steps; }
 Trainer::State Trainer::state() {
   return {.step = impl_->steps,
           .micro_batches = impl_->micro_batches_done,
-          .optimizer = impl_->optimizer->read()};
+          .optimizer = impl_->optimizer->read(),
+          .average = impl_->average.empty() ? std::vector<float>() : average()};
+}
+
+std::vector<float> Trainer::average() const {
+  require(!impl_->average.empty(), "trainer: there is no average; set `average_decay`");
+  return impl_->context.read<float>(impl_->average);
+}
+
+void Trainer::Impl::restore_average(const std::vector<float>& values) {
+  const auto elements = average.empty() ? 0 : static_cast<std::size_t>(average.elements());
+  require(values.size() == elements,
+          "trainer: the state to restore must have an average of {} parameters, got {}; create the "
+          "trainer with the same `average_decay`",
+          elements, values.size());
+  if (!average.empty()) context.write(average, std::as_bytes(std::span(values)));
 }
 
 void Trainer::restore(const State& state) {
+  impl_->restore_average(state.average);
   impl_->optimizer->write(state.optimizer);
   impl_->steps = state.step;
   impl_->micro_batches_done = state.micro_batches;

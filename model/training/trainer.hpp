@@ -27,6 +27,9 @@ struct TrainerConfig {
   OptimizerConfig optimizer = {};
   double weight_decay = 0;
   double clip_norm = 0;  // 0: off
+  // Decay of the exponential moving average of the parameters after each step, which begins with
+  // the parameters that the Trainer is given. 0: none.
+  double average_decay = 0;
   std::uint32_t dropout_seed = 0;
   // Weight of the loss that balances the load of experts (ops/experts/load_balance.hpp): the mean
   // over the micro-batches of a step, each over all of its rows, without padding. 0: not computed,
@@ -87,6 +90,9 @@ class Trainer {
   // The memory of the recorded steps, for an Evaluator that runs between them.
   std::shared_ptr<Arena> arena() const noexcept;
 
+  // The average of the adapter's parameters, in its flat order. Waits. REQUIRES: average_decay > 0.
+  std::vector<float> average() const;
+
   std::int64_t steps() const noexcept;  // optimiser steps enqueued so far
 
   // The optimizer's state and the step number, for checkpoints. Waits.
@@ -94,6 +100,7 @@ class Trainer {
     std::int64_t step = 0;
     std::int64_t micro_batches = 0;  // of all these steps: the number of dropout masks drawn
     OptimizerState optimizer;
+    std::vector<float> average = {};  // of the adapter's flat buffer; empty without an average
     bool operator==(const State&) const = default;
   };
   State state();

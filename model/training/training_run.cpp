@@ -5,8 +5,8 @@
 #include <deque>
 
 #include "clora/lora/peft_files.hpp"
-#include "model/training/largest_rows.hpp"
-#include "model/training/preference_evaluator.hpp"
+#include "model/training/best_adapter.hpp"
+#include "model/training/preference_run.hpp"
 #include "model/transformer/finite_check.hpp"
 #include "runtime/fail.hpp"
 
@@ -32,12 +32,11 @@ void require_targets(const Records& train, const Records* valid) {
   if (valid != nullptr) require_any_target(*valid, "training: the held-out records");
 }
 
-// Without a given length, documents with exchanged answers are no longer than the others.
-PreferenceRows preference_rows(const Records& records, const TrainingRunConfig& config,
-                               const ModelConfig& model) {
-  std::int64_t length = config.max_seq_length;
-  if (model.max_positions > 0) length = std::min(length, model.max_positions);
-  return {records, *config.preference, config.batch_size, length};
+void require_held_out_loss(const Records* valid) {
+  if (valid != nullptr && valid->scores.empty()) return;
+  fail(ErrorCode::invalid_data,
+       "training: early stopping requires held-out records with a loss, got {}",
+       valid == nullptr ? "none" : "scored pairs, which have none");
 }
 
 // Rows per second over the last few steps. A single step is no good measure: steps are enqueued
@@ -79,29 +78,29 @@ class Run {
         total_(total_steps(config, train.data_shares())),
         fingerprint_(fingerprint_of_run(model, adapter, train, config)) {
     require_targets(train, valid);
-    if (!config.preference) return;
-    preferences_.emplace(preference_rows(train, config, model.config()));
-    if (valid != nullptr)
-      valid_preferences_.emplace(preference_rows(*valid, config, model.config()));
-    preference_evaluator_.emplace(model, &adapter, trainer_.arena(), *config.preference,
-                                  config.policy);
+    if (config.preference) {
+      preferences_.emplace(model, adapter, trainer_.arena(), train, valid, config);
+    }
+    if (config.patience == 0) return;
+    require_held_out_loss(valid);
+    best_.emplace(adapter, config.patience, config.min_improvement);
   }
 
   // The reference of a preference loss: the model before the first step, and thus before resume().
   void compute_reference() {
-    if (!config_.preference || !config_.preference->has_reference()) return;
+    if (!preferences_ || !preferences_->has_reference()) return;
     prepare_largest();
-    const auto stop = [this] { return check_stop(); };
-    if (!stopped_) preference_evaluator_->compute_reference(*preferences_, stop);
-    if (!stopped_ && valid_preferences_) {
-      preference_evaluator_->compute_reference(*valid_preferences_, stop);
-    }
+    if (!stopped_) preferences_->compute_reference([this] { return check_stop(); });
   }
 
   void resume(const std::filesystem::path& folder) {
     const Checkpoint checkpoint = read_checkpoint(folder);
     const ResumePoint point = resume_point(checkpoint, fingerprint_, config_);
     restore_checkpoint(checkpoint, adapter_, trainer_);
+    if (best_) {
+      best_->load(folder);
+      evaluated_at_ = best_->noted_step();
+    }
     if (callbacks_.on_resume) callbacks_.on_resume(point);
   }
 
@@ -111,20 +110,25 @@ class Run {
     prepare_largest();
     if (check_stop()) return {.steps = first, .stopped = true};  // there is nothing new to save
     speed_.restart();
-    while (trainer_.steps() < total_ && !stopped_) {
+    while (trainer_.steps() < total_ && !stopped_ && !ends_early()) {
       enqueue_next();
       after_step();
       check_stop();
     }
     report(trainer_.drain());
     require_finite_adapter();
+    if (best_ && is_evaluation_due()) evaluate();
     if (stopped_ || config_.save_every > 0) save_as_checkpoint();
+    save_average();
     save_adapter(adapter_, config_.adapter_out);
-    if (!stopped_) evaluate_if_due(true);  // last, so the adapter is saved even if it fails
+    if (!stopped_) evaluate();  // last, so the adapter is saved even if it fails
+    save_best_adapter();
     return {.steps = trainer_.steps(),
             .seconds = seconds_now() - begin,
             .stopped = stopped_,
-            .final_loss = final_loss_};
+            .final_loss = final_loss_,
+            .ended_early = ends_early() && trainer_.steps() < total_,
+            .best = best_result()};
   }
 
  private:
@@ -165,6 +169,14 @@ class Run {
     if (callbacks_.on_step) callbacks_.on_step(*result, tokens_per_s);
   }
 
+  void save_average() {
+    if (config_.average_decay == 0) return;
+    const Adapter averaged(adapter_.context(), adapter_.modules(), adapter_.config());
+    const std::vector<float> values = trainer_.average();
+    adapter_.context().write(averaged.parameters(), std::as_bytes(std::span(values)));
+    save_adapter(averaged, config_.adapter_out / "ema");
+  }
+
   // The last step's loss may be finite while its update is not.
   void require_finite_adapter() const {
     const auto matrix = adapter_not_finite(adapter_);
@@ -177,29 +189,54 @@ class Run {
 
   void after_step() {
     const std::int64_t step = trainer_.steps();
-    if (config_.save_every > 0 && step % config_.save_every == 0 && step < total_) {
+    if (step == total_) return;
+    // A checkpoint must hold what a validation says about early stopping; else it is saved first,
+    // in case that the validation fails.
+    if (best_) evaluate_between_steps();
+    if (config_.save_every > 0 && step % config_.save_every == 0) {
       report(trainer_.drain());
       save_as_checkpoint();
     }
-    if (config_.eval_every > 0 && step % config_.eval_every == 0 && step < total_) {
-      report(trainer_.drain());
-      evaluate_if_due(false);
-    }
+    evaluate_between_steps();
   }
 
-  void evaluate_if_due(bool at_end) {
+  bool is_evaluation_due() const {
+    return config_.eval_every > 0 && trainer_.steps() % config_.eval_every == 0;
+  }
+
+  void evaluate_between_steps() {
+    if (!is_evaluation_due()) return;
+    report(trainer_.drain());
+    evaluate();
+    speed_.restart();
+  }
+
+  void evaluate() {
     if (valid_ == nullptr || evaluated_at_ == trainer_.steps()) return;
     evaluated_at_ = trainer_.steps();
-    EvalResult result = evaluate();
+    EvalResult result = evaluated();
     result.step = trainer_.steps();
+    if (best_) best_->note(result.step, result.loss);
     if (callbacks_.on_eval) callbacks_.on_eval(result);
-    if (!at_end) speed_.restart();
   }
 
-  EvalResult evaluate() {
-    const auto batch = static_cast<std::size_t>(config_.batch_size);
-    if (valid_preferences_) return preference_evaluator_->evaluate(*valid_preferences_, batch);
+  bool ends_early() const { return best_ && best_->should_stop(); }
+
+  std::optional<EvalResult> best_result() const {
+    if (!best_ || !best_->exists()) return std::nullopt;
+    return EvalResult{.step = best_->step(), .loss = best_->loss()};
+  }
+
+  void save_best_adapter() {
+    if (!best_ || !best_->exists() || best_->step() == trainer_.steps()) return;
+    best_->restore();
+    save_adapter(adapter_, config_.adapter_out);
+  }
+
+  EvalResult evaluated() {
+    if (preferences_) return preferences_->evaluate();
     // Negatives are then as many as in training.
+    const auto batch = static_cast<std::size_t>(config_.batch_size);
     return evaluator_.evaluate(*valid_, config_.contrastive ? batch : Evaluator::kAnyCount);
   }
 
@@ -207,6 +244,7 @@ class Run {
     if (saved_at_ == trainer_.steps()) return;
     saved_at_ = trainer_.steps();
     const auto folder = config_.adapter_out / fmt::format("checkpoint-{}", trainer_.steps());
+    if (best_) best_->save(folder);  // first, since the checkpoint's own file completes it
     save_checkpoint(folder, adapter_, trainer_, fingerprint_);
     if (callbacks_.on_save) callbacks_.on_save(trainer_.steps(), folder);
     speed_.restart();
@@ -220,11 +258,11 @@ class Run {
   const TrainingCallbacks& callbacks_;
   Trainer trainer_;
   Evaluator evaluator_;
-  std::optional<PreferenceRows> preferences_, valid_preferences_;
-  std::optional<PreferenceEvaluator> preference_evaluator_;
+  std::optional<PreferenceRun> preferences_;
   DataOrder order_;
   std::int64_t total_;
   Fingerprint fingerprint_;
+  std::optional<BestAdapter> best_;  // with early stopping
   RecentSpeed speed_;
   double final_loss_ = 0;
   std::int64_t evaluated_at_ = -1;
@@ -238,31 +276,12 @@ TrainerConfig trainer_config(const TrainingRunConfig& config) {
   return {.optimizer = config.optimizer,
           .weight_decay = config.weight_decay,
           .clip_norm = config.clip_norm,
+          .average_decay = config.average_decay,
           .dropout_seed = static_cast<std::uint32_t>(config.seed),
           .router_aux_loss_coef = config.router_aux_loss_coef,
           .contrastive = config.contrastive,
           .preference = config.preference,
           .policy = config.policy};
-}
-
-WantedRows largest_step(const ModelConfig& model, const Records& train,
-                        const TrainingRunConfig& config, std::int64_t begin,
-                        const std::function<bool()>& should_stop) {
-  DataOrder order = order_of(config, train.data_shares());
-  const std::int64_t end = total_steps(config, train.data_shares());
-  std::optional<PreferenceRows> preferences;
-  RowsOfRecord rows_of;
-  if (config.preference) {
-    preferences.emplace(preference_rows(train, config, model));
-    rows_of = [&](const RecordView& record) { return preferences->sizes_of(record); };
-  }
-  const LargestRows largest = find_largest_rows(train, order, begin, end, should_stop, rows_of);
-  if (largest.rows == 0) return {};
-  WantedRows most =
-      wanted_rows(preferences ? preferences->pack(largest.records)
-                              : pack_for(config.contrastive, model, train, largest.records));
-  most.labelled = largest.labelled;
-  return most;
 }
 
 TrainingSummary run_training(LanguageModel& model, Adapter& adapter, const Records& train,

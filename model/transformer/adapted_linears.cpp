@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "clora/ops/lora_linear/dora.hpp"
 #include "clora/ops/rowwise/add.hpp"
 #include "clora/ops/rowwise/columns.hpp"
 
@@ -91,12 +90,15 @@ void record_linear(Recording& recording, AdaptedLinear& linear, const Tensor& y,
 }
 
 std::vector<PendingGradient> record_linears_dx(Recording& recording, const Tensor& dx,
-                                               std::span<const LinearGradient> dys) {
+                                               std::span<const LinearGradient> dys,
+                                               DoraScaled scaled) {
   std::vector<LoraBranch> branches;
   std::vector<PendingGradient> all;
   Accumulate accumulate = Accumulate::no;
   for (const auto& [linear, dy] : dys) {
-    const LoraBranch branch = branch_of(*linear, record_scaled(recording, *linear, dy));
+    const bool is_scaled = scaled == DoraScaled::yes;
+    const LoraBranch branch =
+        branch_of(*linear, is_scaled ? dy : record_scaled(recording, *linear, dy));
     if (!linear->is_decomposed() || !linear->has_dropout()) {
       branches.push_back(branch);
       continue;
@@ -106,8 +108,8 @@ std::vector<PendingGradient> record_linears_dx(Recording& recording, const Tenso
     accumulate = Accumulate::yes;
   }
   if (branches.empty()) return all;
-  const auto others = record_lora_linears_dx(recording.batch(), dx, branches, accumulate,
-                                             recording.deferred());
+  const auto others =
+      record_lora_linears_dx(recording.batch(), dx, branches, accumulate, recording.deferred());
   all.insert(all.end(), others.begin(), others.end());
   return all;
 }
@@ -165,6 +167,16 @@ void JoinedLinears::set_outputs(std::span<const Tensor> outputs) {
   for (std::size_t i = 0; i < linears_.size(); ++i) linears_[i].f = outputs[i];
 }
 
+std::vector<DoraFactors> JoinedLinears::dora_factors() const {
+  std::vector<DoraFactors> all;
+  for (const AdaptedLinear& each : linears_) {
+    const bool has_bias = !each.layer->weights.bias.empty();
+    if (is_one() || !each.is_decomposed() || each.has_dropout() || has_bias) return {};
+    all.push_back({each.lora.column_scale, each.magnitude, each.dmagnitude});
+  }
+  return all;
+}
+
 Tensor JoinedLinears::joined(std::span<const Tensor> parts, std::string_view name) {
   const Tensor all =
       recording_.activation({parts.front().shape()[0], linears_.front().outputs()}, name);
@@ -177,14 +189,15 @@ Tensor JoinedLinears::joined(std::span<const Tensor> parts, std::string_view nam
 }
 
 std::vector<PendingGradient> JoinedLinears::record_backward(const Tensor& dx,
-                                                            std::span<const Tensor> dys) {
+                                                            std::span<const Tensor> dys,
+                                                            DoraScaled scaled) {
   std::vector<LinearGradient> gradients;
   if (is_one()) {
     gradients.emplace_back(&linears_.front(), joined(dys, "d joined"));
   } else {
     for (std::size_t i = 0; i < linears_.size(); ++i) gradients.emplace_back(&linears_[i], dys[i]);
   }
-  return record_linears_dx(recording_, dx, gradients);
+  return record_linears_dx(recording_, dx, gradients, scaled);
 }
 
 }  // namespace clora

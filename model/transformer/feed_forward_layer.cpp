@@ -112,6 +112,13 @@ std::vector<PendingGradient> FeedForwardLayer::record_tile_backward(const Tensor
       record_linears_dx(recording_, dproduct, std::array{LinearGradient{&down_linear_, dy}});
   const Tensor& product = dproduct;  // recomputed in place, after dproduct is read
   const Tensor dgate = like_gate("d gate"), dup = like_gate("d up");
+  const auto factors = gate_up_linears_.dora_factors();
+  if (!factors.empty()) {
+    record_dora_swiglu_backward(recording_.batch(), {dgate, dup, product, dproduct, gate, up,
+                                                     factors.front(), factors.back(), function_});
+    record_linears_da(recording_, product, pending);
+    return gate_up_linears_.record_backward(dh, std::array{dgate, dup}, DoraScaled::yes);
+  }
   record_swiglu_backward(recording_.batch(), dgate, dup, dproduct, gate, up, product, function_);
   record_linears_da(recording_, product, pending);
   gate_up_linears_.set_outputs(std::array{gate, up});

@@ -8,6 +8,7 @@
 #include "ops/activations.hpp"
 #include "ops/dispatch/variant_launch.hpp"
 #include "ops/launch_grids.hpp"
+#include "ops/rowwise/gate_formula.hpp"
 #include "ops/tensor_overlap.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
@@ -36,11 +37,11 @@ void record_norms_of_part(Batch& batch, const Tensor& squared, const Tensor& w) 
   batch.launch(std::move(launch), squared, w, u32(rows), u32(w.shape()[1]));
 }
 
-// The options of dora.cl that one of its kernels does not use are those of f32.
+// The options of dora.cl that one of its kernels does not use are those of f32. vec 0: not set.
 Defines dora_defines(std::uint32_t vec, DType dy = DType::f32, DType f = DType::f32,
                      DType scaled = DType::f32) {
   Defines defines;
-  defines.set("VEC_SIZE", vec);
+  if (vec > 0) defines.set("VEC_SIZE", vec);
   defines.set("DY_TYPE", std::string(name_of(dy)));
   defines.set("Y_TYPE", std::string(name_of(f)));
   defines.set("SCALED_TYPE", std::string(name_of(scaled)));
@@ -49,11 +50,33 @@ Defines dora_defines(std::uint32_t vec, DType dy = DType::f32, DType f = DType::
   return defines;
 }
 
-// Rows of a chunk: so many that the parts cost little, and so few that a GPU has work-items enough.
-std::int64_t chunk_rows(const Context& context, std::int64_t rows, std::int64_t vecs) {
-  constexpr std::int64_t kCpuRows = 64, kMinRows = 16, kMaxRows = 128, kItems = 1 << 16;
-  if (is_cpu(context)) return kCpuRows;
-  return std::clamp(rows * vecs / kItems, kMinRows, kMaxRows);
+// The split of rows and columns over the items of a backward, and its sums of chunks.
+struct Chunks {
+  std::int64_t vec = 1;   // columns at once
+  std::int64_t rows = 1;  // of a chunk
+  std::int64_t count = 1;
+  Grid grid = {};
+
+  Chunks(const Context& context, const Shape& dy);
+  void define(const Context& context, Defines& defines) const {
+    defines.set("VEC_SIZE", u32(vec));
+    if (is_cpu(context)) defines.set("BY_ROWS");
+  }
+};
+
+// Chunks are so long that their sums cost little, and so short that a GPU has work-items enough.
+Chunks::Chunks(const Context& context, const Shape& dy) {
+  constexpr std::int64_t kMinRows = 16, kMaxRows = 128, kItems = 1 << 16;
+  const bool cpu = is_cpu(context);
+  const std::int64_t widest = cpu ? 8 : 4;
+  vec = dy[1] % widest == 0 ? widest : 1;
+  const std::int64_t vecs = dy[1] / vec;
+  const auto groups = static_cast<std::int64_t>(cpu_groups(context.device(), dy[0]));
+  rows = cpu ? divide_up(dy[0], groups) : std::clamp(dy[0] * vecs / kItems, kMinRows, kMaxRows);
+  count = divide_up(dy[0], rows);
+  const std::size_t group = cpu ? 1 : kGroup;
+  const auto items = static_cast<std::size_t>(cpu ? 1 : round_up(vecs, std::int64_t{kGroup}));
+  grid = {{items, static_cast<std::size_t>(count), 1}, {group, 1, 1}};
 }
 
 void record_magnitudes(Batch& batch, const Tensor& dmagnitude, const Tensor& parts,
@@ -78,6 +101,30 @@ void require_dora_dropout(const DoraDropoutOutput& output, const Tensor& x) {
   require_any_activation(kOp, "y", output.y, shape);
   require_tensor(kOp, "f", output.f, shape, output.y.type());
   require(!overlap(output.y, output.f), "{}: y must not alias f", kOp);
+}
+
+void require_swiglu(std::string_view op, const DoraSwigluBackward& b) {
+  require(!b.dy.empty() && b.dy.shape().rank() == 2 && b.dy.elements() > 0,
+          "{}: dy must be a matrix of f32, bf16 or f16", op);
+  const Shape& shape = b.dy.shape();
+  for (const auto& [name, t] :
+       {std::pair{"dy", &b.dy}, {"y", &b.y}, {"gate", &b.gate}, {"scaled_gate", &b.scaled_gate}}) {
+    require_any_activation(op, name, *t, shape);
+  }
+  require_tensor(op, "up", b.up, shape, b.gate.type());
+  require_tensor(op, "scaled_up", b.scaled_up, shape, b.scaled_gate.type());
+  require_apart_or_alike(op, "y", b.y, b.dy);
+  for (const Tensor* output : {&b.scaled_gate, &b.scaled_up}) {
+    for (const Tensor* other : {&b.dy, &b.y, &b.gate, &b.up}) {
+      require(!overlap(*output, *other),
+              "{}: scaled_gate and scaled_up must alias neither inputs nor y", op);
+    }
+  }
+  for (const DoraFactors* of : {&b.of_gate, &b.of_up}) {
+    require_tensor(op, "column_scale", of->column_scale, {shape[1]});
+    require_tensor(op, "magnitude", of->magnitude, {shape[1]});
+    require_tensor(op, "dmagnitude", of->dmagnitude, {shape[1]});
+  }
 }
 
 }  // namespace
@@ -131,7 +178,7 @@ void record_dora_backward(Batch& batch, const Tensor& scaled, const Tensor& dmag
   require(!dy.empty() && dy.shape().rank() == 2 && dy.elements() > 0,
           "{}: dy must be a matrix of f32, bf16 or f16, got {}", kOp,
           dy.empty() ? "nothing" : dy.text());
-  const std::int64_t rows = dy.shape()[0], columns = dy.shape()[1];
+  const std::int64_t columns = dy.shape()[1];
   for (const auto& [name, t] : {std::pair{"dy", &dy}, {"f", &f}, {"scaled", &scaled}}) {
     require_any_activation(kOp, name, *t, dy.shape());
   }
@@ -144,24 +191,50 @@ void record_dora_backward(Batch& batch, const Tensor& scaled, const Tensor& dmag
   require_apart_or_alike(kOp, "scaled", scaled, dy);
   require(!overlap(scaled, f), "{}: scaled must not alias f", kOp);
 
-  Context& context = batch.context();
-  const std::int64_t widest = is_cpu(context) ? 8 : 4, vec = columns % widest == 0 ? widest : 1;
-  const std::int64_t vecs = columns / vec, step = chunk_rows(context, rows, vecs);
-  const std::int64_t chunks = divide_up(rows, step);
-  const Tensor parts = batch.temporary({chunks, columns}, DType::f32, "dora parts");
-  Defines defines = dora_defines(u32(vec), dy.type(), f.type(), scaled.type());
+  const Context& context = batch.context();
+  const Chunks chunks(context, dy.shape());
+  const Tensor parts = batch.temporary({chunks.count, columns}, DType::f32, "dora parts");
+  Defines defines = dora_defines(0, dy.type(), f.type(), scaled.type());
+  chunks.define(context, defines);
   if (!bias.empty()) defines.set("HAS_BIAS");
-  Launch launch{context.kernel("dora.cl", "dora_backward", defines),
-                {{static_cast<std::size_t>(round_up(vecs, std::int64_t{kGroup})),
-                  static_cast<std::size_t>(chunks), 1},
-                 {kGroup, 1, 1}},
+  Launch launch{batch.context().kernel("dora.cl", "dora_backward", defines), chunks.grid,
                 dora_backward_cost(dy.shape(), dy.type(), f.type(), scaled.type()),
                 "dora/backward"};
   std::vector<Argument> arguments{scaled, parts, dy, f};
   if (!bias.empty()) arguments.emplace_back(bias);
-  arguments.insert(arguments.end(), {column_scale, u32(rows), u32(columns), u32(step)});
+  arguments.insert(arguments.end(),
+                   {column_scale, u32(dy.shape()[0]), u32(columns), u32(chunks.rows)});
   batch.record(std::move(launch), std::move(arguments));
   record_magnitudes(batch, dmagnitude, parts, magnitude);
+}
+
+void record_dora_swiglu_backward(Batch& batch, const DoraSwigluBackward& backward) {
+  constexpr std::string_view kOp = "dora swiglu backward";
+  const auto& [scaled_gate, scaled_up, y, dy, gate, up, of_gate, of_up, function] = backward;
+  require_swiglu(kOp, backward);
+  const Context& context = batch.context();
+  const Chunks chunks(context, dy.shape());
+  const Shape sums{chunks.count, dy.shape()[1]};
+  const Tensor parts_gate = batch.temporary(sums, DType::f32, "dora parts of gate");
+  const Tensor parts_up = batch.temporary(sums, DType::f32, "dora parts of up");
+  Defines defines;
+  chunks.define(context, defines);
+  for (const auto& [name, t] : {std::pair{"GATE_TYPE", &gate},
+                                {"DY_TYPE", &dy},
+                                {"Y_TYPE", &y},
+                                {"DGATE_TYPE", &scaled_gate}}) {
+    defines.set(name, name_of(t->type()));
+  }
+  if (const auto formula = gate_formula(function); !formula.empty()) defines.set(formula);
+  Launch launch{
+      batch.context().kernel("dora_swiglu.cl", "dora_swiglu_backward", defines), chunks.grid,
+      swiglu_backward_cost(dy.shape(), gate.type(), dy.type(), scaled_gate.type(), y.type()),
+      "dora/swiglu_backward"};
+  batch.launch(std::move(launch), scaled_gate, scaled_up, y, parts_gate, parts_up, dy, gate, up,
+               of_gate.column_scale, of_up.column_scale, u32(dy.shape()[0]), u32(sums[1]),
+               u32(chunks.rows));
+  record_magnitudes(batch, of_gate.dmagnitude, parts_gate, of_gate.magnitude);
+  record_magnitudes(batch, of_up.dmagnitude, parts_up, of_up.magnitude);
 }
 
 void record_dora_dropout(Batch& batch, const Tensor& x, const DoraDropoutOutput& output) {

@@ -21,6 +21,7 @@
 #pragma once
 
 #include "clora/ops/lora_linear/lora_linear.hpp"
+#include "clora/ops/rowwise/swiglu.hpp"
 
 namespace clora {
 
@@ -53,6 +54,25 @@ struct DoraOutput {
 void record_dora_backward(Batch& batch, const Tensor& scaled, const Tensor& dmagnitude,
                           const Tensor& dy, const DoraOutput& output);
 Cost dora_backward_cost(const Shape& dy, DType dy_type, DType f_type, DType scaled_type);
+
+// The factors of a layer without a bias, and its magnitudes with their gradients; all [N].
+struct DoraFactors {
+  Tensor column_scale;
+  Tensor magnitude;
+  Tensor dmagnitude;
+};
+// The same for the layers of gate and up, in the backward of swiglu (ops/rowwise/swiglu.hpp), from
+// one read of gate and up: overwrites scaled_gate = g_gate dgate, scaled_up = g_up dup and the
+// recomputed y = swiglu(gate, up), and adds to the gradients of both layers' magnitudes. All
+// matrices are [T, N]; gate and up have one type, the scaled ones another one; y may be dy if their
+// types are equal.
+struct DoraSwigluBackward {
+  Tensor scaled_gate, scaled_up, y;
+  Tensor dy, gate, up;
+  DoraFactors of_gate, of_up;
+  GateFunction function = GateFunction::silu;
+};
+void record_dora_swiglu_backward(Batch& batch, const DoraSwigluBackward& backward);
 
 // The forward with dropout. Overwrites y and f [T, N], of one type, and s [T, R]; residual may be
 // empty. REQUIRES: lora.column_scale and a dropout.

@@ -1,7 +1,7 @@
 // Training with optimizers besides AdamW: losses, state in checkpoints, rates of groups.
 #include <gmock/gmock.h>
 
-#include "clora/lora/safetensors.hpp"
+#include "clora/lora/peft_files.hpp"
 #include "clora/model/training/checkpoint.hpp"
 #include "model/training/device_optimizer.hpp"
 #include "tests/support/op_test.hpp"
@@ -46,10 +46,12 @@ TEST_F(TrainingOptimizers, AllResumeBitForBit) {
     c.grad_accumulation = 2;
     c.weight_decay = 0.01;
     c.save_every = 4;
+    c.average_decay = 0.9;
     expect_resumed_runs_continue_bit_for_bit(c);
     const Trainer::State state = read_checkpoint(folder_ / "resumed" / "checkpoint-9").state;
     EXPECT_EQ(state, read_checkpoint(folder_ / "unbroken" / "checkpoint-9").state);
     EXPECT_EQ(state.optimizer.kind, optimizer.kind);
+    EXPECT_FALSE(state.average.empty());
     std::filesystem::remove_all(folder_ / "resumed");
     std::filesystem::remove_all(folder_ / "unbroken");
   }
@@ -98,6 +100,36 @@ TEST_F(TrainingOptimizers, LoraPlusScalesTheStepsOfB) {
     }
   }
   EXPECT_GT(largest, 0);
+}
+
+TEST_F(TrainingOptimizers, TheAverageIsKeptAndSavedAsAnAdapter) {
+  TrainingRunConfig c = config("out");
+  c.average_decay = 0.75;
+  c.steps = 2;
+  c.save_every = 1;
+  Adapter adapter = new_adapter();
+  std::vector<float> want = parameters(adapter);
+  run(adapter, c);
+  for (const char* step : {"checkpoint-1", "checkpoint-2"}) {
+    const std::vector<float> after = read_checkpoint(folder_ / "out" / step).parameters;
+    for (std::size_t i = 0; i < want.size(); ++i) want[i] += 0.25F * (after[i] - want[i]);
+  }
+  const Adapter averaged = load_adapter(open_->model.context(), folder_ / "out" / "ema",
+                                        adapter_sites(open_->model.config()));
+  const std::vector<float> got = parameters(averaged);
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-6) << i;
+  EXPECT_NE(got, parameters(adapter));
+
+  c.average_decay = 0.5;
+  CLORA_EXPECT_ERROR(run(adapter, c, folder_ / "out" / "checkpoint-1"), ErrorCode::invalid_argument,
+                     "decay of the average was 0.75 and is 0.5");
+  Trainer plain(open_->model, adapter, {});
+  Trainer::State state = plain.state();
+  state.average = want;
+  CLORA_EXPECT_ERROR((plain.restore(state), 0), ErrorCode::invalid_argument,
+                     "must have an average of 0 parameters");
+  CLORA_EXPECT_ERROR(plain.average(), ErrorCode::invalid_argument, "there is no average");
 }
 
 // Of muon's parameters the vectors are updated by AdamW, with the norm of all gradients.

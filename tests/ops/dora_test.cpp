@@ -157,6 +157,49 @@ class Dora : public test::OpTest {
                  allowed + test::rounding_of(dy_type), "dy' " + layer.text());
   }
 
+  void expect_swiglu(std::int64_t rows, std::int64_t columns, DType type, GateFunction function) {
+    const Shape shape{rows, columns}, row{columns};
+    const auto make = [&](std::uint32_t seed) {
+      return up(shape, values(rows * columns, seed), type);
+    };
+    const Tensor gate = make(1), up_ = make(2);
+    const auto factors = [&](std::uint32_t seed) {
+      return DoraFactors{up(row, values(columns, seed)), up(row, values(columns, seed + 1, 2)),
+                         up(row, values(columns, seed + 2))};
+    };
+    const DoraFactors of_gate = factors(4), of_up = factors(7);
+    const DoraFactors other_gate = factors(4), other_up = factors(7);
+    test::Output scaled_gate(context(), shape, type), scaled_up(context(), shape, type);
+    test::Output want_gate(context(), shape, type), want_up(context(), shape, type);
+    const Tensor y = make(3), dy = make(3), want_y = make(3);
+    run([&](Batch& batch) {
+      record_dora_swiglu_backward(batch, {scaled_gate.tensor(), scaled_up.tensor(), y, y, gate, up_,
+                                          of_gate, of_up, function});
+      const Tensor dgate = batch.temporary(shape, DType::f32, "dgate");
+      const Tensor dup = batch.temporary(shape, DType::f32, "dup");
+      record_swiglu_backward(batch, dgate, dup, dy, gate, up_, want_y, function);
+      record_dora_backward(batch, want_gate.tensor(), other_gate.dmagnitude, dgate,
+                           {gate, {}, other_gate.column_scale, other_gate.magnitude});
+      record_dora_backward(batch, want_up.tensor(), other_up.dmagnitude, dup,
+                           {up_, {}, other_up.column_scale, other_up.magnitude});
+    });
+    const auto expect = [&](const std::vector<float>& got, const std::vector<float>& want,
+                            double tolerance, const char* what) {
+      expect_close(got, to_double(want), tolerance,
+                   fmt::format("{} [{}, {}]", what, rows, columns));
+    };
+    const double allowed = 1e-6 + test::rounding_of(type);
+    expect(scaled_gate.values(), want_gate.values(), allowed, "scaled gate");
+    expect(scaled_up.values(), want_up.values(), allowed, "scaled up");
+    for (const auto& [got, want] : {std::pair{of_gate, other_gate}, {of_up, other_up}}) {
+      expect(context().read<float>(got.dmagnitude), context().read<float>(want.dmagnitude), 1e-5,
+             "dm");
+    }
+    if (type == DType::f32) {
+      expect(context().read<float>(y), context().read<float>(want_y), 1e-6, "y");
+    }
+  }
+
   void expect_dropout(const Layer& layer, DType type, bool has_residual) {
     const Case& c = layer.size;
     const auto x = to_double(layer.x);
@@ -279,6 +322,17 @@ TEST_P(Dora, TheScaledGradientMayReplaceTheGradient) {
   expect_close(context().read<float>(dy),
                layer.reference.scaled(to_double(layer.dy), layer.reference.column_scale()), 1e-6,
                "dy'");
+}
+
+// As the backward of swiglu and that of the two layers, one after the other.
+TEST_P(Dora, TheBackwardOfSwigluScalesBothGradientsAndHasThoseOfTheMagnitudes) {
+  for (const auto& [rows, columns] : {std::pair{1, 1}, {5, 7}, {70, 40}, {300, 132}}) {
+    for (const DType type : {DType::f32, DType::bf16}) {
+      for (const GateFunction function : {GateFunction::silu, GateFunction::gelu}) {
+        expect_swiglu(rows, columns, type, function);
+      }
+    }
+  }
 }
 
 TEST_P(Dora, WithDropoutTheForwardIsThatOfPeft) {

@@ -8,6 +8,7 @@
 
 #include "clora/ops/optimizers/adamw.hpp"
 #include "clora/ops/optimizers/adamw_q8.hpp"
+#include "clora/ops/optimizers/average.hpp"
 #include "clora/ops/optimizers/lion.hpp"
 #include "clora/ops/optimizers/muon.hpp"
 #include "clora/ops/optimizers/sgd.hpp"
@@ -252,6 +253,23 @@ TEST_P(Optimizers, MuonLeavesMatricesWithoutGradientsAlone) {
   EXPECT_EQ(r.parameters.values(), before);
 }
 
+TEST_P(Optimizers, TheAverageMovesTowardsTheParametersByTheRestOfItsDecay) {
+  for (const std::int64_t n : {1, 255, 257, 4099}) {
+    const auto size = static_cast<std::size_t>(n);
+    test::Output average(context(), {n});
+    const std::vector<float> start = test::random_values(size, 1), p = test::random_values(size, 2);
+    context().write(average.tensor(), bytes_in(start));
+    const Tensor parameters = test::upload(context(), {n}, p);
+    Batch batch(context());
+    record_average(batch, average.tensor(), parameters, 0.9);
+    batch.submit();
+    batch.submit().wait();
+    std::vector<double> want(size);
+    for (std::size_t i = 0; i < size; ++i) want[i] = 0.81 * double{start[i]} + 0.19 * double{p[i]};
+    test::expect_close(average.values(), want, test::tolerance_of(4), fmt::format("{}", n));
+  }
+}
+
 // The parameters and gradients of tests/reference/optimizer_steps.py: two matrices of 15 elements,
 // each at the beginning of a block of rates.
 class TenSteps : public Optimizers {
@@ -361,6 +379,20 @@ TEST_P(Optimizers, RefuseTensorsThatDoNotFit) {
   wrong.rates = two_groups(100);
   EXPECT_THAT(muon(wrong, {{.offset = 0, .rows = 10, .columns = 10}}),
               HasSubstr("`rates` must be empty"));
+}
+
+TEST_P(Optimizers, RefuseAnAverageThatDoesNotFit) {
+  const Tensor ten = context().allocate({10}, DType::f32, MemoryTag::scratch);
+  const Tensor nine = context().allocate({9}, DType::f32, MemoryTag::scratch);
+  const auto message = [&](const Tensor& average, double decay) {
+    return test::error_of([&] {
+      Batch batch(context());
+      record_average(batch, average, ten, decay);
+    });
+  };
+  EXPECT_THAT(message(nine, 0.9), HasSubstr("average: average must be f32 [10], got f32 [9]"));
+  EXPECT_THAT(message(context().allocate({10}, DType::f32, MemoryTag::scratch), 1),
+              HasSubstr("the decay must be in [0, 1), got 1"));
 }
 
 TEST(OptimizerCosts, CountStateThatIsReadAndWritten) {

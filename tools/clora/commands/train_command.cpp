@@ -13,6 +13,7 @@
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/training/memory_options.hpp"
 #include "tools/clora/training/preference_options.hpp"
+#include "tools/clora/training/report_options.hpp"
 #include "tools/clora/training/run_folder.hpp"
 #include "tools/clora/training/run_options.hpp"
 #include "tools/clora/training/training_adapter.hpp"
@@ -42,8 +43,8 @@ messages; without a prompt, the answers are whole conversations with a common be
 A folder contains train.jsonl and optionally valid.jsonl, for evaluation; of an embedding model by
 recall@1, 5 and 10, or by Spearman's correlation for {"sentence1", "sentence2", "score"}.
 Units: lengths in tokens, losses in nats per token, times in seconds, speed in tokens per second.
-Next to the adapter (PEFT format) are run.toml (these options), log.jsonl (the events) and loss.svg
-(the loss curve). Ctrl-C finishes the step and saves; a second Ctrl-C stops immediately.
+Next to the adapter (PEFT format) are run.toml (these options), log.jsonl (the events), loss.svg
+(the loss curve) and, with --report, report.html; 'clora compare' compares runs. Ctrl-C finishes the step and saves; a second Ctrl-C stops immediately.
 --resume continues with the same settings, data and model; --steps may differ if the learning rates
 so far stay the same. --save-every also saves a checkpoint at the end, to extend the run from.)";
 
@@ -55,6 +56,7 @@ struct Options {
   RunOptions run;
   TrainingAdapterOptions adapter;
   MemoryOptions memory;
+  ReportOptions report;
   std::string effective;  // the text of run.toml
 };
 
@@ -138,14 +140,17 @@ struct Inputs {
   LoadedModel& loaded;
   Adapter& adapter;
   const DataSet& data;
+  const ModelText& text;
 };
 
 TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& inputs,
                        const Interrupt& interrupt, Output& output) {
   const TrainingRunConfig config = run_config(options, inputs.loaded.model().config());
   const Records* valid = inputs.data.valid ? &*inputs.data.valid : nullptr;
-  TrainingReport report(output, inputs.loaded, options.common.model, folder, options.effective);
+  TrainingReport report(output, inputs.loaded, options.common.model, folder, options.effective,
+                        options.report);
   report.start(inputs.adapter, inputs.data.train, valid, config, json_of(inputs.data));
+  if (valid != nullptr && !options.task.embeds()) report.show_replies(inputs.text, *valid);
   const TrainingSummary summary =
       run_training(inputs.loaded.model(), inputs.adapter, inputs.data.train, valid, config,
                    folder.checkpoint(), report.callbacks(interrupt));
@@ -188,6 +193,7 @@ int train(Options options) {
          "train: --eval-every requires a valid.jsonl next to train.jsonl; '{}' has none",
          fmt::join(options.data.data, "', '"));
   }
+  check_report_options(options.report, data.valid.has_value());
   if (options.task.embeds()) options.adapter.config.task_type = kFeatureExtraction;
   plan_memory(options, data, output);
   LoadedModel loaded(options.common, output, options.data.max_seq_length);
@@ -199,7 +205,7 @@ int train(Options options) {
                        run_config(options, loaded.model().config()));
   }
   const TrainingSummary summary =
-      run_in_its_folder(folder, options, {loaded, adapter, data}, output);
+      run_in_its_folder(folder, options, {loaded, adapter, data, text}, output);
   loaded.show_inside();
   return summary.stopped ? 1 : 0;
 }
@@ -219,12 +225,14 @@ void add_train_command(CLI::App& program, Action& action) {
   add_length_options(*command, options->run, "Training");
   add_optimiser_options(*command, options->run, "Training");
   add_upkeep_options(*command, options->run, "Training");
+  add_report_options(*command, options->report);
   add_memory_policy_options(*command, options->memory);
   add_run_options(*command, options->common);
   add_memory_option(*command, options->common);
   command->footer(kFooter);
   command->callback([options, command, &action] {
     options->adapter.note_given(*command);
+    note_given(*command, options->report);
     std::vector<std::string> left_out = options->adapter.left_out_of_configuration();
     left_out.insert(left_out.end(), {"help", "config", "resume", "overwrite", "json", "quiet",
                                      "verbose", "profile", "trace"});

@@ -1,9 +1,10 @@
-#include "tools/clc/process.hpp"
+#include "tools/command_line/process.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -68,14 +69,33 @@ std::vector<char*> pointers_to(std::vector<std::string>& words) {
   return pointers;
 }
 
+// A file without a name that holds the text and is read from its beginning. Unlike a pipe, it needs
+// nobody to write while the process runs. The caller closes it.
+int file_of(std::string_view text) {
+  const int file = ::memfd_create("input", MFD_CLOEXEC);
+  if (file < 0) fail(ErrorCode::io, "process: cannot create the input: {}", errno_text(errno));
+  while (!text.empty()) {
+    const ssize_t written = ::write(file, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      const int error = errno;
+      ::close(file);
+      fail(ErrorCode::io, "process: cannot write the input: {}", errno_text(error));
+    }
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  ::lseek(file, 0, SEEK_SET);
+  return file;
+}
+
 // Starts the command in a new process group, so its children are killed with it.
-pid_t spawn(std::vector<std::string> command, std::vector<std::string> environment, const Pipe& out,
-            const Pipe& err) {
+pid_t spawn(std::vector<std::string> command, std::vector<std::string> environment, int input,
+            const Pipe& out, const Pipe& err) {
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_init(&files);
   posix_spawnattr_init(&attributes);
-  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&files, out.writing(), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&files, err.writing(), STDERR_FILENO);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
@@ -122,11 +142,20 @@ bool read_both(const Pipe& out, const Pipe& err, ProcessResult& result, Clock::t
 }  // namespace
 
 ProcessResult run_process(const std::vector<std::string>& command, double seconds,
-                          const std::map<std::string, std::string>& environment) {
+                          const std::map<std::string, std::string>& environment,
+                          std::string_view input) {
   ProcessResult result;
   Pipe out, err;
   const auto begin = Clock::now();
-  const pid_t child = spawn(command, environment_with(environment), out, err);
+  const int file = file_of(input);
+  pid_t child = -1;
+  try {
+    child = spawn(command, environment_with(environment), file, out, err);
+  } catch (...) {
+    ::close(file);
+    throw;
+  }
+  ::close(file);
   out.close_end(1);
   err.close_end(1);
   const bool in_time = read_both(out, err, result, begin, seconds);

@@ -1,5 +1,5 @@
-// Runs another program to its end with a time limit: compilers, oclgrind, and clc itself for a
-// build that may crash or hang a driver.
+// Runs another program to its end with a time limit: compilers, oclgrind, clc itself for a build
+// that may crash or hang a driver, and a user's own evaluation.
 #pragma once
 
 #include <map>
@@ -20,10 +20,11 @@ struct ProcessResult {
 };
 
 // Runs `command`, whose first word is searched in PATH, with `environment` added to the current one
-// and an empty stdin. After `seconds` the process and its children are killed. Errors: not_found if
-// there is no such program; io.
+// and `input` as its stdin. After `seconds` the process and its children are killed. Errors:
+// not_found if there is no such program; io.
 ProcessResult run_process(const std::vector<std::string>& command, double seconds,
-                          const std::map<std::string, std::string>& environment = {});
+                          const std::map<std::string, std::string>& environment = {},
+                          std::string_view input = {});
 
 // "ended with exit code 3", "was killed by signal 11 (Segmentation fault)", "was not done in 20 s"
 std::string end_text(const ProcessResult& result);
