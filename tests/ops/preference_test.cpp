@@ -82,14 +82,14 @@ class Preference : public test::OpTest {
             .kl = tensor_of(std::vector{kKl}),
             .nll = nll};
   }
-  // dx is 1 before, so that it becomes the factors of its rows. sums are added to 1.
+  // dx is 2 before, so that it becomes twice the factors of its rows. sums are added to 1.
   Result run_of(const Rows& rows, const PreferenceFormula& formula, std::int64_t D, bool nll) {
     const std::int64_t C = std::ssize(rows.loss);
     const Output logps(context(), {C});
     const Tensor sums =
         tensor_of(std::vector<float>(static_cast<std::size_t>(kPreferenceSums), 1.0F));
     const Tensor dx =
-        test::upload(context(), {C, D}, std::vector<float>(static_cast<std::size_t>(C * D), 1.0F));
+        test::upload(context(), {C, D}, std::vector<float>(static_cast<std::size_t>(C * D), 2.0F));
     const PreferenceInputs inputs = inputs_of(rows, nll);
     run([&](Batch& batch) {
       record_answer_logps(batch, logps.tensor(), inputs.loss, inputs.answers);
@@ -152,7 +152,7 @@ TEST_P(Preference, MultipliesTheGradientsOfRowsByCentralDifferences) {
       };
       const std::vector<double> want = test::central_differences(loss_of, to_double(rows.loss));
       std::vector<double> all;
-      for (const double x : want) all.insert(all.end(), static_cast<std::size_t>(D), x);
+      for (const double x : want) all.insert(all.end(), static_cast<std::size_t>(D), 2 * x);
       test::expect_close(dx, all, 2e-5, fmt::format("kind {}", static_cast<int>(formula.kind)));
     }
   }
