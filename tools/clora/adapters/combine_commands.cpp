@@ -203,7 +203,7 @@ void add_command(CLI::App& group, Action& action, const Words& words, bool subtr
   command->add_option("ADAPTER", options->inputs, words.inputs)
       ->type_name("DIR[=WEIGHT]")
       ->required()
-      ->expected(words.least_inputs, 1000);
+      ->expected(words.least_inputs, CLI::detail::expected_max_vector_size);
   add_type_options(*command, *options);
   add_result_options(*command, options->result);
   command->footer(std::string(words.example) + kTypes);
