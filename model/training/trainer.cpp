@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "clora/model/training/recorded_step.hpp"
-#include "clora/ops/adamw.hpp"
+#include "clora/ops/optimizers/average.hpp"
 #include "model/configuration/experts_layer.hpp"
-#include "model/training/device_moments.hpp"
+#include "model/training/device_optimizer.hpp"
 #include "model/transformer/finite_check.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/memory/host_hold.hpp"
@@ -56,18 +56,16 @@ struct Trainer::Impl {
     adapter.allocate_gradients();
     const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
     results = context.allocate({3 * step}, DType::f32, MemoryTag::adapters);
-    adamw_settings = context.allocate({8}, DType::f32, MemoryTag::adapters);
+    update_settings = context.allocate({8}, DType::f32, MemoryTag::adapters);
     recorded = std::make_unique<RecordedSteps>(
         language_model, &adapter, StepTask{StepKind::train, config.contrastive, config.policy},
         step_results(), arena);
     zero.fill_zero(adapter.flat_gradients());
     zero.fill_zero(loss_sum());
     zero.fill_zero(balance_loss());
-    moments.emplace(context, config.moments, adapter.parameters().elements());
-    moments->record(update, {.parameters = adapter.parameters(),
-                             .gradients = adapter.flat_gradients(),
-                             .settings = adamw_settings,
-                             .grad_norm = grad_norm()});
+    optimizer.emplace(context, config.optimizer, adapter.parameter_set());
+    optimizer->record(update, update_settings, grad_norm());
+    record_average();
     zero.seal();  // all memory of the trainer but that of its steps is taken here
     update.seal();
   }
@@ -80,11 +78,20 @@ struct Trainer::Impl {
   Tensor grad_norm() const { return result(1); }
   Tensor balance_loss() const { return result(2); }
   StepResults step_results() const {
-    return {loss_sum(), adamw_settings,
+    return {loss_sum(), update_settings,
             config.router_aux_loss_coef > 0 ? balance_loss() : Tensor()};
   }
 
-  AdamwSettings settings_of(std::int64_t step, double learning_rate) const;
+  // After the update, so that the average of a step has its parameters.
+  void record_average() {
+    if (config.average_decay == 0) return;
+    average = context.upload<float>(adapter.parameters().shape(), DType::f32,
+                                    context.read<float>(adapter.parameters()), MemoryTag::adapters);
+    clora::record_average(update, average, adapter.parameters(), config.average_decay);
+  }
+  void restore_average(const std::vector<float>& values);
+
+  UpdateSettings settings_of(std::int64_t step, double learning_rate) const;
   void enqueue_gradients(std::span<const PackedRows> micro_batches, InFlight& flight);
   void enqueue_update(InFlight& flight);
   std::optional<StepResult> finish(HostHold<InFlight> flight);
@@ -97,36 +104,30 @@ struct Trainer::Impl {
   std::shared_ptr<Arena> arena = std::make_shared<Arena>();
   std::unique_ptr<RecordedSteps> recorded;
   Batch zero, update;
-  Tensor results, adamw_settings;
-  std::optional<DeviceMoments> moments;
+  Tensor results, update_settings;
+  Tensor average;  // empty without an average
+  std::optional<DeviceOptimizer> optimizer;
   HostHold<InFlight> in_flight;
   std::int64_t steps = 0;
   std::int64_t micro_batches_done = 0;  // of all steps
   std::int64_t broken_step = 0;         // the step whose update failed partway; 0: none
 };
 
-AdamwSettings Trainer::Impl::settings_of(std::int64_t step, double learning_rate) const {
-  const auto beta1 = static_cast<float>(config.beta1);
-  const auto beta2 = static_cast<float>(config.beta2);
-  const auto correction = [&](float beta) {
-    return static_cast<float>(1 - std::pow(static_cast<double>(beta), static_cast<double>(step)));
-  };
-  return {.learning_rate = static_cast<float>(learning_rate),
-          .beta1 = beta1,
-          .beta2 = beta2,
-          .epsilon = static_cast<float>(config.epsilon),
-          .weight_decay = static_cast<float>(config.weight_decay),
-          .clip_norm = static_cast<float>(config.clip_norm),
-          .bias_correction1 = correction(beta1),
-          .bias_correction2 = correction(beta2)};
+UpdateSettings Trainer::Impl::settings_of(std::int64_t step, double learning_rate) const {
+  UpdateSettings settings = optimizer->settings_of(step);
+  settings.learning_rate = static_cast<float>(learning_rate);
+  settings.weight_decay = static_cast<float>(config.weight_decay);
+  settings.clip_norm = static_cast<float>(config.clip_norm);
+  return settings;
 }
 
 void Trainer::Impl::enqueue_gradients(std::span<const PackedRows> micro_batches, InFlight& flight) {
-  const AdamwSettings settings = settings_of(flight.result.step, flight.result.learning_rate);
+  const UpdateSettings settings = settings_of(flight.result.step, flight.result.learning_rate);
   const auto balance_weight =
       static_cast<float>(config.router_aux_loss_coef / static_cast<double>(micro_batches.size()));
   flight.staging.resize(micro_batches.size());
   zero.submit();
+  recorded->update_scales();
   for (std::size_t i = 0; i < micro_batches.size(); ++i) {
     // A running count, since steps may have different numbers of micro-batches.
     const auto draw =
@@ -186,7 +187,7 @@ std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batche
   const TraceSpan span(impl.context.trace(), "step");
   require(!micro_batches.empty(), "trainer: a step needs at least one batch of rows");
   require(impl.broken_step == 0,
-          "trainer: the update of step {} failed midway, so the adapter and the moments are "
+          "trainer: the update of step {} failed midway, so the adapter and the optimizer are "
           "undefined; restore() a saved state and the adapter, or create both again",
           impl.broken_step);
   HostHold<InFlight> flight(impl.context);
@@ -230,11 +231,27 @@ std::int64_t Trainer::steps() const noexcept { return impl_->steps; }
 Trainer::State Trainer::state() {
   return {.step = impl_->steps,
           .micro_batches = impl_->micro_batches_done,
-          .moments = impl_->moments->read()};
+          .optimizer = impl_->optimizer->read(),
+          .average = impl_->average.empty() ? std::vector<float>() : average()};
+}
+
+std::vector<float> Trainer::average() const {
+  require(!impl_->average.empty(), "trainer: there is no average; set `average_decay`");
+  return impl_->context.read<float>(impl_->average);
+}
+
+void Trainer::Impl::restore_average(const std::vector<float>& values) {
+  const auto elements = average.empty() ? 0 : static_cast<std::size_t>(average.elements());
+  require(values.size() == elements,
+          "trainer: the state to restore must have an average of {} parameters, got {}; create the "
+          "trainer with the same `average_decay`",
+          elements, values.size());
+  if (!average.empty()) context.write(average, std::as_bytes(std::span(values)));
 }
 
 void Trainer::restore(const State& state) {
-  impl_->moments->write(state.moments);
+  impl_->restore_average(state.average);
+  impl_->optimizer->write(state.optimizer);
   impl_->steps = state.step;
   impl_->micro_batches_done = state.micro_batches;
   impl_->broken_step = 0;

@@ -5,6 +5,7 @@
 #include <deque>
 
 #include "clora/lora/peft_files.hpp"
+#include "model/training/best_adapter.hpp"
 #include "model/training/largest_rows.hpp"
 #include "model/transformer/finite_check.hpp"
 #include "runtime/fail.hpp"
@@ -29,6 +30,13 @@ void require_targets(const Records& train, const Records* valid) {
          "\"positive\"");
   }
   if (valid != nullptr) require_any_target(*valid, "training: the held-out records");
+}
+
+void require_held_out_loss(const Records* valid) {
+  if (valid != nullptr && valid->scores.empty()) return;
+  fail(ErrorCode::invalid_data,
+       "training: early stopping requires held-out records with a loss, got {}",
+       valid == nullptr ? "none" : "scored pairs, which have none");
 }
 
 // Rows per second over the last few steps. A single step is no good measure: steps are enqueued
@@ -70,12 +78,19 @@ class Run {
         total_(total_steps(config, train.data_shares())),
         fingerprint_(fingerprint_of_run(model, adapter, train, config)) {
     require_targets(train, valid);
+    if (config.patience == 0) return;
+    require_held_out_loss(valid);
+    best_.emplace(adapter, config.patience, config.min_improvement);
   }
 
   void resume(const std::filesystem::path& folder) {
     const Checkpoint checkpoint = read_checkpoint(folder);
     const ResumePoint point = resume_point(checkpoint, fingerprint_, config_);
     restore_checkpoint(checkpoint, adapter_, trainer_);
+    if (best_) {
+      best_->load(folder);
+      evaluated_at_ = best_->noted_step();
+    }
     if (callbacks_.on_resume) callbacks_.on_resume(point);
   }
 
@@ -85,20 +100,25 @@ class Run {
     prepare_largest();
     if (check_stop()) return {.steps = first, .stopped = true};  // there is nothing new to save
     speed_.restart();
-    while (trainer_.steps() < total_ && !stopped_) {
+    while (trainer_.steps() < total_ && !stopped_ && !ends_early()) {
       enqueue_next();
       after_step();
       check_stop();
     }
     report(trainer_.drain());
     require_finite_adapter();
+    if (best_ && is_evaluation_due()) evaluate();
     if (stopped_ || config_.save_every > 0) save_as_checkpoint();
+    save_average();
     save_adapter(adapter_, config_.adapter_out);
-    if (!stopped_) evaluate_if_due(true);  // last, so the adapter is saved even if it fails
+    if (!stopped_) evaluate();  // last, so the adapter is saved even if it fails
+    save_best_adapter();
     return {.steps = trainer_.steps(),
             .seconds = seconds_now() - begin,
             .stopped = stopped_,
-            .final_loss = final_loss_};
+            .final_loss = final_loss_,
+            .ended_early = ends_early() && trainer_.steps() < total_,
+            .best = best_result()};
   }
 
  private:
@@ -138,6 +158,14 @@ class Run {
     if (callbacks_.on_step) callbacks_.on_step(*result, tokens_per_s);
   }
 
+  void save_average() {
+    if (config_.average_decay == 0) return;
+    const Adapter averaged(adapter_.context(), adapter_.modules(), adapter_.config());
+    const std::vector<float> values = trainer_.average();
+    adapter_.context().write(averaged.parameters(), std::as_bytes(std::span(values)));
+    save_adapter(averaged, config_.adapter_out / "ema");
+  }
+
   // The last step's loss may be finite while its update is not.
   void require_finite_adapter() const {
     const auto matrix = adapter_not_finite(adapter_);
@@ -150,17 +178,29 @@ class Run {
 
   void after_step() {
     const std::int64_t step = trainer_.steps();
-    if (config_.save_every > 0 && step % config_.save_every == 0 && step < total_) {
+    if (step == total_) return;
+    // A checkpoint must hold what a validation says about early stopping; else it is saved first,
+    // in case that the validation fails.
+    if (best_) evaluate_between_steps();
+    if (config_.save_every > 0 && step % config_.save_every == 0) {
       report(trainer_.drain());
       save_as_checkpoint();
     }
-    if (config_.eval_every > 0 && step % config_.eval_every == 0 && step < total_) {
-      report(trainer_.drain());
-      evaluate_if_due(false);
-    }
+    evaluate_between_steps();
   }
 
-  void evaluate_if_due(bool at_end) {
+  bool is_evaluation_due() const {
+    return config_.eval_every > 0 && trainer_.steps() % config_.eval_every == 0;
+  }
+
+  void evaluate_between_steps() {
+    if (!is_evaluation_due()) return;
+    report(trainer_.drain());
+    evaluate();
+    speed_.restart();
+  }
+
+  void evaluate() {
     if (valid_ == nullptr || evaluated_at_ == trainer_.steps()) return;
     evaluated_at_ = trainer_.steps();
     // Negatives are then as many as in training.
@@ -168,14 +208,28 @@ class Run {
         *valid_,
         config_.contrastive ? static_cast<std::size_t>(config_.batch_size) : Evaluator::kAnyCount);
     result.step = trainer_.steps();
+    if (best_) best_->note(result.step, result.loss);
     if (callbacks_.on_eval) callbacks_.on_eval(result);
-    if (!at_end) speed_.restart();
+  }
+
+  bool ends_early() const { return best_ && best_->should_stop(); }
+
+  std::optional<EvalResult> best_result() const {
+    if (!best_ || !best_->exists()) return std::nullopt;
+    return EvalResult{.step = best_->step(), .loss = best_->loss()};
+  }
+
+  void save_best_adapter() {
+    if (!best_ || !best_->exists() || best_->step() == trainer_.steps()) return;
+    best_->restore();
+    save_adapter(adapter_, config_.adapter_out);
   }
 
   void save_as_checkpoint() {
     if (saved_at_ == trainer_.steps()) return;
     saved_at_ = trainer_.steps();
     const auto folder = config_.adapter_out / fmt::format("checkpoint-{}", trainer_.steps());
+    if (best_) best_->save(folder);  // first, since the checkpoint's own file completes it
     save_checkpoint(folder, adapter_, trainer_, fingerprint_);
     if (callbacks_.on_save) callbacks_.on_save(trainer_.steps(), folder);
     speed_.restart();
@@ -192,6 +246,7 @@ class Run {
   DataOrder order_;
   std::int64_t total_;
   Fingerprint fingerprint_;
+  std::optional<BestAdapter> best_;  // with early stopping
   RecentSpeed speed_;
   double final_loss_ = 0;
   std::int64_t evaluated_at_ = -1;
@@ -202,12 +257,13 @@ class Run {
 }  // namespace
 
 TrainerConfig trainer_config(const TrainingRunConfig& config) {
-  return {.weight_decay = config.weight_decay,
+  return {.optimizer = config.optimizer,
+          .weight_decay = config.weight_decay,
           .clip_norm = config.clip_norm,
+          .average_decay = config.average_decay,
           .dropout_seed = static_cast<std::uint32_t>(config.seed),
           .router_aux_loss_coef = config.router_aux_loss_coef,
           .contrastive = config.contrastive,
-          .moments = config.moments,
           .policy = config.policy};
 }
 

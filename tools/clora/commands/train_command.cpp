@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "clora/model/training/training_run.hpp"
+#include "clora/model/transformer/column_scales.hpp"
 #include "runtime/fail.hpp"
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/data_options.hpp"
@@ -11,13 +12,12 @@
 #include "tools/clora/data_report_text.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/training/memory_options.hpp"
-#include "tools/clora/training/optimizer_option.hpp"
 #include "tools/clora/training/report_options.hpp"
 #include "tools/clora/training/run_folder.hpp"
+#include "tools/clora/training/run_options.hpp"
 #include "tools/clora/training/training_adapter.hpp"
 #include "tools/clora/training/training_report.hpp"
 #include "tools/command_line/config_file.hpp"
-#include "tools/command_line/number_options.hpp"
 
 namespace clora {
 namespace {
@@ -47,13 +47,10 @@ struct Options {
   CommonOptions common;
   DataOptions data;
   EmbeddingTaskOptions task;
-  TrainingRunConfig run;
+  RunOptions run;
   TrainingAdapterOptions adapter;
   MemoryOptions memory;
-  std::string adapter_out, resume, schedule = "constant";
-  OptimizerOption optimizer;
   ReportOptions report;
-  bool overwrite = false;
   std::string effective;  // the text of run.toml
 };
 
@@ -95,14 +92,9 @@ DataSet read_data(const Options& options, const ModelText& text, Output& output)
 }
 
 TrainingRunConfig run_config(const Options& options, const ModelConfig& model) {
-  TrainingRunConfig config = options.run;
+  TrainingRunConfig config = options.run.config();
   config.contrastive = contrastive_loss_of(options.task, options.common.model, model);
-  config.schedule = options.schedule == "linear"   ? Schedule::linear
-                    : options.schedule == "cosine" ? Schedule::cosine
-                                                   : Schedule::constant;
-  config.moments = options.optimizer.moments();
   config.seed = options.common.seed;
-  config.adapter_out = options.adapter_out;
   config.max_seq_length = options.data.max_seq_length;
   return config;
 }
@@ -123,7 +115,7 @@ void plan_memory(Options& options, const DataSet& data, Output& output) {
                        .trainer = trainer_config(config)};
   const PolicyPlan plan =
       planned_memory(options.memory, run, largest_step(files.config(), data.train, config));
-  options.run.policy = plan.policy;
+  options.run.settings.policy = plan.policy;
   options.common.weight_copy_share = plan.weight_copy_share;
   const std::string text =
       fmt::format("memory: {} planned, {}", readable_bytes(static_cast<double>(plan.peak_bytes)),
@@ -182,13 +174,13 @@ TrainingSummary run_in_its_folder(RunFolder& folder, const Options& options, con
 
 int train(Options options) {
   Output output(options.common.output);
-  RunFolder folder(options.adapter_out, options.resume, options.overwrite);
+  RunFolder folder(options.run.adapter_out, options.run.resume, options.run.overwrite);
   const ModelText text(options.common.model, options.data.chat_template);
   const DataSet data = [&] {
     const TraceSpan span(options.common.trace.get(), "read and tokenise records");
     return read_data(options, text, output);
   }();
-  if (options.run.eval_every > 0 && !data.valid) {
+  if (options.run.settings.eval_every > 0 && !data.valid) {
     fail(ErrorCode::not_found,
          "train: --eval-every requires a valid.jsonl next to train.jsonl; '{}' has none",
          fmt::join(options.data.data, "', '"));
@@ -199,6 +191,7 @@ int train(Options options) {
   LoadedModel loaded(options.common, output, options.data.max_seq_length);
   Adapter adapter = make_adapter(options.adapter, loaded.context(), loaded.model().config(),
                                  options.common.model, options.common.seed);
+  if (options.adapter.init.empty()) initialise_magnitudes(loaded.model(), adapter);
   if (!folder.checkpoint().empty()) {  // checked before anything in the folder changes
     (void)check_resume(folder.checkpoint(), loaded.model(), adapter, data.train,
                        run_config(options, loaded.model().config()));
@@ -207,100 +200,6 @@ int train(Options options) {
       run_in_its_folder(folder, options, {loaded, adapter, data, text}, output);
   loaded.show_inside();
   return summary.stopped ? 1 : 0;
-}
-
-void add_output_folder_options(CLI::App& command, Options& options) {
-  const std::string group = "Adapter";
-  command.add_option("--adapter-out", options.adapter_out, "Folder to write the adapter to")
-      ->type_name("DIR")
-      ->required()
-      ->group(group);
-  command
-      .add_flag("--overwrite", options.overwrite,
-                "Replace the run in a non-empty --adapter-out once the new run has saved")
-      ->group(group);
-}
-
-void add_length_options(CLI::App& command, TrainingRunConfig& run, const std::string& group) {
-  command
-      .add_option("--batch-size", run.batch_size,
-                  "Records per micro-batch (a step, unless --grad-accumulation is given)")
-      ->transform(Integer(1, kMaxBatch))
-      ->type_name("RECORDS")
-      ->capture_default_str()
-      ->group(group);
-  auto* steps = command.add_option("--steps", run.steps, "Optimiser steps (default: see --epochs)")
-                    ->transform(Integer(1, kMaxCount))
-                    ->group(group);
-  command.add_option("--epochs", run.epochs, "Passes over the records")
-      ->transform(NumberAbove(0, 1e6))
-      ->capture_default_str()
-      ->group(group)
-      ->excludes(steps);
-  command
-      .add_option("--grad-accumulation", run.grad_accumulation, "Micro-batches per optimiser step")
-      ->transform(Integer(1, kMaxBatch))
-      ->capture_default_str()
-      ->group(group);
-  command.add_flag("--shuffle,!--no-shuffle", run.shuffle, "Shuffle the records in each epoch")
-      ->default_str("true")
-      ->group(group);
-}
-
-void add_optimiser_options(CLI::App& command, Options& options, const std::string& group) {
-  TrainingRunConfig& run = options.run;
-  add_optimizer_option(command, options.optimizer, group);
-  command.add_option("--lr", run.learning_rate, "Peak learning rate")
-      ->transform(NumberAbove(0, 10))
-      ->capture_default_str()
-      ->group(group);
-  command.add_option("--schedule", options.schedule, "Learning rate schedule")
-      ->check(CLI::IsMember({"constant", "linear", "cosine"}))
-      ->capture_default_str()
-      ->group(group);
-  command
-      .add_option("--warmup-steps", run.warmup_steps,
-                  "Warmup steps, in which the rate rises from 0")
-      ->transform(Integer(0, kMaxCount))
-      ->type_name("STEPS")
-      ->capture_default_str()
-      ->group(group);
-  command.add_option("--weight-decay", run.weight_decay, "AdamW weight decay")
-      ->transform(Number(0, 100))
-      ->capture_default_str()
-      ->group(group);
-  command.add_option("--clip-norm", run.clip_norm, "Maximum gradient norm; 0: off")
-      ->transform(Number(0, 1e6))
-      ->capture_default_str()
-      ->group(group);
-  command
-      .add_option("--router-aux-loss-coef", run.router_aux_loss_coef,
-                  "Weight of the loss that balances the load of experts, for models with experts; "
-                  "0: off, whatever config.json says")
-      ->transform(Number(0, 1e3))
-      ->type_name("NUMBER")
-      ->capture_default_str()
-      ->group(group);
-}
-
-void add_upkeep_options(CLI::App& command, Options& options, const std::string& group) {
-  command
-      .add_option("--eval-every", options.run.eval_every,
-                  "Steps between evaluations on valid.jsonl; 0: at the end only")
-      ->transform(Integer(0, kMaxCount))
-      ->type_name("STEPS")
-      ->capture_default_str()
-      ->group(group);
-  command.add_option("--save-every", options.run.save_every, "Steps between checkpoints; 0: none")
-      ->transform(Integer(0, kMaxCount))
-      ->type_name("STEPS")
-      ->capture_default_str()
-      ->group(group);
-  command
-      .add_option("--resume", options.resume,
-                  "Checkpoint to resume from, or a run's folder for its last one")
-      ->type_name("DIR")
-      ->group(group);
 }
 
 }  // namespace
@@ -312,11 +211,11 @@ void add_train_command(CLI::App& program, Action& action) {
                    "A file of records, or a folder with train.jsonl and optionally valid.jsonl; "
                    "several are mixed, each with its WEIGHT: visits per record and epoch");
   add_embedding_task_options(*command, options->task);
-  add_output_folder_options(*command, *options);
+  add_output_folder_options(*command, options->run, "Adapter");
   add_training_adapter_options(*command, options->adapter);
   add_length_options(*command, options->run, "Training");
-  add_optimiser_options(*command, *options, "Training");
-  add_upkeep_options(*command, *options, "Training");
+  add_optimiser_options(*command, options->run, "Training");
+  add_upkeep_options(*command, options->run, "Training");
   add_report_options(*command, options->report);
   add_memory_policy_options(*command, options->memory);
   add_run_options(*command, options->common);
