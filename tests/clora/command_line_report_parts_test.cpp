@@ -427,7 +427,8 @@ LoggedRun run_of(const std::string& name, int steps, double loss,
 
 std::vector<LoggedRun> two_runs() {
   std::vector<LoggedRun> runs{
-      run_of("out/a", 50, 1.5, {{"adapter-out", "out/a"}, {"lr", "0.002"}, {"rank", "8"}}),
+      run_of("out/a", 50, 1.5,
+             {{"adapter-out", "out/a"}, {"report", "true"}, {"lr", "0.002"}, {"rank", "8"}}),
       run_of(
           "out/b", 20, 2.5,
           {{"adapter-out", "out/b"}, {"lr", "0.01"}, {"rank", "8"}, {"optimizer", "adamw-8bit"}})};

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "tools/clora/report/run_page.hpp"
@@ -25,8 +26,12 @@ std::optional<std::string> value_of(const std::vector<std::pair<std::string, std
 
 // The settings, and what of the log determines a run as well.
 std::vector<std::pair<std::string, std::string>> facts_of(const LoggedRun& run) {
+  constexpr std::array<std::string_view, 4> kOfNoEffect{"adapter-out", "report", "samples",
+                                                        "tensorboard"};
   auto facts = run.settings;
-  std::erase_if(facts, [](const auto& fact) { return fact.first == "adapter-out"; });
+  std::erase_if(facts, [&](const auto& fact) {
+    return std::ranges::find(kOfNoEffect, fact.first) != kOfNoEffect.end();
+  });
   const nlohmann::ordered_json& start = run.record.start();
   if (!start.is_object()) return facts;
   for (const auto& [key, name] : {std::pair{"device", "device used"},

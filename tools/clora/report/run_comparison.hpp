@@ -28,8 +28,8 @@ struct DifferingSetting {
   std::string name;
   std::vector<std::optional<std::string>> values;  // of each run
 };
-// In the order of the first run that has it. Settings are those of run.toml but for --adapter-out,
-// and the device and numbers of records that the log has.
+// In the order of the first run that has it. Settings are those of run.toml without the folder and
+// the options of the report, and the device and numbers of records that the log has.
 std::vector<DifferingSetting> differing_settings(const std::vector<LoggedRun>& runs);
 
 // A row of names and values; every row has as many cells as the head.
