@@ -178,7 +178,7 @@ void TrainingReport::look_into(std::int64_t step) {
 
 void TrainingReport::write_page() const {
   if (!options_.page || log_.record().last_step() == 0) return;
-  const Run run{folder_.path().string(), log_.record(), settings_, 0};
+  const LoggedRun run{folder_.path().string(), log_.record(), settings_, 0};
   write_file_atomically(folder_.path() / kReportPage, run_page(run));
 }
 
