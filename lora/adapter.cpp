@@ -63,8 +63,12 @@ Adapter::Adapter(Context& context, std::vector<AdapterModule> modules, AdapterCo
 }
 
 void Adapter::place_modules() {
-  // Every matrix begins at an aligned address for kernel arguments, also when cast to bf16.
-  const std::size_t step = std::max<std::size_t>(1, context_->device().base_alignment_bytes / 2);
+  // Every matrix begins at an aligned address for kernel arguments, also when cast to bf16. The
+  // offsets are the same on all devices that need no more than kAlignment, so that they can train
+  // one adapter together.
+  constexpr std::size_t kAlignment = 512;  // bytes
+  const std::size_t step =
+      std::max<std::size_t>(kAlignment, context_->device().base_alignment_bytes) / 2;
   std::size_t end = 0;
   const auto place = [&](std::int64_t elements) {
     const std::size_t offset = end;

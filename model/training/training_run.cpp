@@ -6,11 +6,15 @@
 
 #include "clora/lora/peft_files.hpp"
 #include "model/training/largest_rows.hpp"
+#include "model/training/run_ranks.hpp"
 #include "model/transformer/finite_check.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
 namespace {
+
+// Between comparisons of the parameters of all ranks, which take about as long as a step.
+constexpr std::int64_t kStepsBetweenChecks = 100;
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -64,11 +68,13 @@ class Run {
         valid_(valid),
         config_(config),
         callbacks_(callbacks),
+        ranks_(config.ranks, model.context().device()),
         trainer_(model, adapter, trainer_config(config)),
         evaluator_(model, &adapter, trainer_.arena(), config.contrastive, config.policy),
         order_(order_of(config, train.data_shares())),
         total_(total_steps(config, train.data_shares())),
         fingerprint_(fingerprint_of_run(model, adapter, train, config)) {
+    ranks_.require_same_run(fingerprint_);
     require_targets(train, valid);
   }
 
@@ -76,6 +82,7 @@ class Run {
     const Checkpoint checkpoint = read_checkpoint(folder);
     const ResumePoint point = resume_point(checkpoint, fingerprint_, config_);
     restore_checkpoint(checkpoint, adapter_, trainer_);
+    resumed_from_ = checkpoint.fingerprint;
     if (callbacks_.on_resume) callbacks_.on_resume(point);
   }
 
@@ -83,6 +90,7 @@ class Run {
     const double begin = seconds_now();
     const std::int64_t first = trainer_.steps();
     prepare_largest();
+    choose_shares();
     if (check_stop()) return {.steps = first, .stopped = true};  // there is nothing new to save
     speed_.restart();
     while (trainer_.steps() < total_ && !stopped_) {
@@ -93,7 +101,7 @@ class Run {
     report(trainer_.drain());
     require_finite_adapter();
     if (stopped_ || config_.save_every > 0) save_as_checkpoint();
-    save_adapter(adapter_, config_.adapter_out);
+    if (ranks_.is_first()) save_adapter(adapter_, config_.adapter_out);
     if (!stopped_) evaluate_if_due(true);  // last, so the adapter is saved even if it fails
     return {.steps = trainer_.steps(),
             .seconds = seconds_now() - begin,
@@ -114,16 +122,29 @@ class Run {
     return batches;
   }
 
+  bool wants_stop() const { return callbacks_.should_stop && callbacks_.should_stop(); }
+
   bool check_stop() {
-    stopped_ = stopped_ || (callbacks_.should_stop && callbacks_.should_stop());
+    stopped_ = ranks_.any(stopped_ || wants_stop());
     return stopped_;
+  }
+
+  void choose_shares() {
+    ranks_.require_same_parameters(adapter_, trainer_.steps());
+    if (ranks_.communicator() == nullptr) return;
+    const PackedRows sample = rows_of(trainer_.steps()).front();
+    const DeviceShares* shares = ranks_.choose_shares(trainer_, sample, config_.grad_accumulation,
+                                                      config_.device_shares, resumed_from_);
+    const Fingerprint of_ranks = ranks_.settings();
+    fingerprint_.insert(fingerprint_.end(), of_ranks.begin(), of_ranks.end());
+    if (callbacks_.on_shares) callbacks_.on_shares(*shares);
   }
 
   // The step with the most rows determines the size of the memory that all others share.
   void prepare_largest() {
     const WantedRows most = largest_step(model_.config(), train_, config_, trainer_.steps(),
-                                         [this] { return check_stop(); });
-    if (most.rows > 0 && !stopped_) trainer_.prepare(most);
+                                         [this] { return wants_stop(); });
+    if (most.rows > 0 && !wants_stop()) trainer_.prepare(most);
   }
 
   void enqueue_next() {
@@ -150,6 +171,10 @@ class Run {
 
   void after_step() {
     const std::int64_t step = trainer_.steps();
+    if (ranks_.communicator() != nullptr && step % kStepsBetweenChecks == 0) {
+      report(trainer_.drain());
+      ranks_.require_same_parameters(adapter_, step);
+    }
     if (config_.save_every > 0 && step % config_.save_every == 0 && step < total_) {
       report(trainer_.drain());
       save_as_checkpoint();
@@ -166,7 +191,8 @@ class Run {
     // Negatives are then as many as in training.
     EvalResult result = evaluator_.evaluate(
         *valid_,
-        config_.contrastive ? static_cast<std::size_t>(config_.batch_size) : Evaluator::kAnyCount);
+        config_.contrastive ? static_cast<std::size_t>(config_.batch_size) : Evaluator::kAnyCount,
+        ranks_.communicator());
     result.step = trainer_.steps();
     if (callbacks_.on_eval) callbacks_.on_eval(result);
     if (!at_end) speed_.restart();
@@ -175,6 +201,8 @@ class Run {
   void save_as_checkpoint() {
     if (saved_at_ == trainer_.steps()) return;
     saved_at_ = trainer_.steps();
+    ranks_.require_same_parameters(adapter_, trainer_.steps());
+    if (!ranks_.is_first()) return;
     const auto folder = config_.adapter_out / fmt::format("checkpoint-{}", trainer_.steps());
     save_checkpoint(folder, adapter_, trainer_, fingerprint_);
     if (callbacks_.on_save) callbacks_.on_save(trainer_.steps(), folder);
@@ -187,6 +215,8 @@ class Run {
   const Records* valid_;
   const TrainingRunConfig& config_;
   const TrainingCallbacks& callbacks_;
+  RunRanks ranks_;
+  Fingerprint resumed_from_;  // of the checkpoint; empty for a new run
   Trainer trainer_;
   Evaluator evaluator_;
   DataOrder order_;
@@ -208,7 +238,8 @@ TrainerConfig trainer_config(const TrainingRunConfig& config) {
           .router_aux_loss_coef = config.router_aux_loss_coef,
           .contrastive = config.contrastive,
           .moments = config.moments,
-          .policy = config.policy};
+          .policy = config.policy,
+          .ranks = config.ranks};
 }
 
 WantedRows largest_step(const ModelConfig& model, const Records& train,

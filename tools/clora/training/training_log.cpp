@@ -70,9 +70,13 @@ void TrainingLog::note_loss(const nlohmann::ordered_json& event) {
       {keys.find_integer("step").value_or(0), loss == nullptr ? NAN : loss->get<double>()});
 }
 
+bool comes_before_progress(const nlohmann::ordered_json& event) {
+  return event.at("event") == "start" || event.at("event") == "devices";
+}
+
 void TrainingLog::add(const nlohmann::ordered_json& event) {
   waiting_ += json_text(event) + '\n';
-  if (event.at("event") == "start") return;
+  if (comes_before_progress(event)) return;
   if (!lines_.is_open()) begin();
   note_loss(event);
   lines_ << std::exchange(waiting_, {}) << std::flush;
