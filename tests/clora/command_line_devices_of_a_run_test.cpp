@@ -32,7 +32,8 @@ class DevicesOfARun : public test::TrainingFolder {
   // Eight steps, each of four micro-batches of two records on `devices` devices.
   std::vector<std::string> run_on(int devices, const char* out,
                                   const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> all{"--json", "--batch-size", "2", "--device", "cpu"};
+    std::vector<std::string> all{"--json", "--batch-size", "2",  "--device",
+                                 "cpu",    "--precision",  "f32"};
     all.insert(all.end(), {"--grad-accumulation", std::to_string(4 / devices)});
     all.insert(all.end(), more.begin(), more.end());
     return training(out, all);
