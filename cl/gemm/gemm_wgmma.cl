@@ -9,13 +9,16 @@
 //   PROBLEMS=2 or 3    grouped problems of one x: y_i [M, C_i] = x w_i^T + s_i u_i + bias_i;
 //                      TRANSPOSED, in one sum:
 //                      y = x w + s u + x_1 w_1 + s_1 u_1 + ... + addend
+//   COLUMN_SCALE       the sums of products are multiplied with column_scale_i [C_i] before the
+//                      addend and the bias are added; not with ROW_SHRINK
 //   ROW_SHRINK         s_i is computed first, for rows that have several adapters
 //                      (gemm_wgmma_row_shrink.clh)
 // Shapes  table: tensor maps (tensor_map.cl) of x, w, s (or a), u and y, grouped by problem, in
 //         boxes of 128 rows (x, s), COLUMNS rows (w, not transposed), SHRINK rows (a) or 64 rows;
 //         those of u have 16 rows if R is at most 16. After them the addresses of addend [M, C] and
 //         parts, with ROW_SHRINK of x, row_groups and its own parts, then for each problem
-//         y [M, C], bias [C] and saved [M, R]: 0 if absent, with ROW_SHRINK also a_i and wide_i,
+//         y [M, C], bias [C] and saved [M, R]: 0 if absent, with COLUMN_SCALE also column_scale_i,
+//         with ROW_SHRINK a_i and wide_i,
 //         and saved has the ranks of one adapter. Then words that are zero: with ROW_SHRINK two,
 //         and shrink_blocks for its blocks; with SPLIT_K one for each 64 rows of a tile
 // Types   x, w, s, a and u bf16, read through their maps only; y and addend f32, or bf16 with -D
@@ -46,6 +49,10 @@
 //! clc: build on wgmma: COLUMNS=160 WIDTH=160 STAGES=4 RANK_STEPS=4 PROBLEMS=2 Y_BF16 ALIGNED
 //!     STAGED=128
 //! clc: build on wgmma: COLUMNS=192 WIDTH=192 STAGES=4 RANK_STEPS=1 TRANSPOSED ADDEND ALIGNED
+//! clc: build on wgmma: COLUMNS=128 WIDTH=144 STAGES=4 RANK_STEPS=1 SHRINK=16 Y_BF16 ALIGNED BIAS
+//!     COLUMN_SCALE
+//! clc: build on wgmma: COLUMNS=256 WIDTH=256 STAGES=4 RANK_STEPS=4 PROBLEMS=2 Y_BF16 ALIGNED
+//!     STAGED=128 COLUMN_SCALE
 #include "bf16_values.clh"
 #include "hopper/hopper.clh"
 #include "hopper/hopper_lanes.clh"
@@ -87,6 +94,9 @@
 #define A_AT(problem) (Y_AT(problem) + 3)
 #define WIDE_AT(problem) (Y_AT(problem) + 4)
 #define COUNTERS_OF_SHRINK 2  // and one for each block, if its slices are added
+#elif defined(COLUMN_SCALE)
+#define Y_AT(problem) (2 + 4 * (problem))
+#define SCALE_AT(problem) (Y_AT(problem) + 3)
 #else
 #define Y_AT(problem) (2 + 3 * (problem))
 #endif
@@ -348,7 +358,11 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     }
     const uint row = m0 + tile_row;
     const Extras extras = {(__global const Y_TYPE*)addresses[ADDEND_AT],
-                           (__global const float*)addresses[BIAS_AT(problem)]};
+                           (__global const float*)addresses[BIAS_AT(problem)],
+#ifdef COLUMN_SCALE
+                           (__global const float*)addresses[SCALE_AT(problem)]
+#endif
+    };
     Added added[AHEAD + 1];
 #ifndef SPLIT_K
     load_first(added, extras, row, c0, M, C_of_tile, lane);  // during the last products

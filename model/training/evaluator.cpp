@@ -106,6 +106,7 @@ double Evaluator::loss_sum(const PackedRows& rows) {
   const float zero = 0;
   context.write(loss_sum_, std::as_bytes(std::span(&zero, 1)));
   HostHold<std::vector<std::int32_t>> staging(context);
+  steps_.update_scales();  // the adapter may have been trained since
   steps_.submit(rows, {}, *staging);
   const double sum = static_cast<double>(context.read<float>(loss_sum_).front());
   staging.mark_idle();  // the read came after its upload

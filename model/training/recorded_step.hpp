@@ -8,6 +8,7 @@
 
 #include "clora/lora/adapter.hpp"
 #include "clora/model/training/contrastive_loss.hpp"
+#include "clora/model/transformer/column_scales.hpp"
 #include "clora/model/transformer/gradient_parts.hpp"
 #include "clora/model/transformer/language_model.hpp"
 #include "clora/model/transformer/memory_policy.hpp"
@@ -48,9 +49,11 @@ struct StepResults {
 
 class RecordedStep {
  public:
-  // adapter may be null for evaluate. attended: as in WantedRows. Errors: out_of_memory.
+  // adapter may be null for evaluate. attended: as in WantedRows. scales: of the adapter, if it has
+  // magnitudes. Errors: out_of_memory.
   RecordedStep(LanguageModel& model, const Adapter* adapter, const StepTask& task, RowCounts counts,
-               const StepResults& results, std::shared_ptr<Arena> arena, double attended = 0);
+               const StepResults& results, std::shared_ptr<Arena> arena, double attended = 0,
+               const ColumnScales* scales = nullptr);
 
   const RecordedRows& inputs() const noexcept { return inputs_; }
   Batch& batch() noexcept { return batch_; }
@@ -72,6 +75,7 @@ class RecordedStep {
   const Adapter* adapter_;
   StepTask task_;
   double attended_;
+  const ColumnScales* scales_;
   RecordedRows inputs_;
   Batch batch_;
   std::vector<GradientPart> gradient_parts_;
@@ -90,6 +94,9 @@ class RecordedSteps {
   RecordedSteps(LanguageModel& model, const Adapter* adapter, const StepTask& task,
                 StepResults results, std::shared_ptr<Arena> arena);
 
+  // Enqueues what follows from the adapter's parameters alone (ColumnScales). REQUIRES: called
+  // before the next submit() after they have changed.
+  void update_scales() { scales_.update(); }
   // Replays the step that fits `packed`, padded to its row count: uploads and submits without
   // waiting. `staging` must stay unchanged until the fence has passed. That step is latest()
   // afterwards, until the next call of submit() or prepare().
@@ -105,6 +112,7 @@ class RecordedSteps {
   StepTask task_;
   StepResults results_;
   std::shared_ptr<Arena> arena_;
+  ColumnScales scales_;
   std::list<RecordedStep> steps_;  // most recently used first
 };
 

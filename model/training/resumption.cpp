@@ -16,6 +16,27 @@ FingerprintSetting setting(const char* name, const T& value) {
   return {name, fmt::format("{}", value)};
 }
 
+void append(Fingerprint& fingerprint, const Fingerprint& more) {
+  fingerprint.insert(fingerprint.end(), more.begin(), more.end());
+}
+
+// Without what has its default value, as in checkpoints of earlier versions.
+Fingerprint fingerprint_of(const OptimizerConfig& c) {
+  Fingerprint settings;
+  const auto add = [&](const char* name, const auto& value, const auto& usual) {
+    if (value != usual) settings.push_back(setting(name, value));
+  };
+  const OptimizerConfig usual{.kind = c.kind};
+  add("optimizer", name_of(c.kind), name_of(OptimizerKind::adamw));
+  add("beta1", beta1_of(c), beta1_of(usual));
+  add("beta2", beta2_of(c), beta2_of(usual));
+  add("epsilon", c.epsilon, usual.epsilon);
+  add("momentum", momentum_of(c), momentum_of(usual));
+  add("Nesterov's momentum", c.nesterov, usual.nesterov);
+  add("LoRA+ ratio", c.loraplus_lr_ratio, usual.loraplus_lr_ratio);
+  return settings;
+}
+
 Fingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records) {
   Fingerprint settings{setting("batch size", c.batch_size),
                        setting("gradient accumulation", c.grad_accumulation),
@@ -28,11 +49,16 @@ Fingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records) {
                        setting("weight decay", c.weight_decay),
                        setting("clip norm", c.clip_norm),
                        setting("max sequence length", c.max_seq_length)};
+  // Checkpoints of earlier versions have none of what follows.
+  if (c.average_decay > 0) settings.push_back(setting("decay of the average", c.average_decay));
   if (c.contrastive) {
     settings.push_back(setting("contrastive scale", c.contrastive->scale));
     settings.push_back(setting("pooling", static_cast<int>(c.contrastive->pooling)));
   }
-  // Checkpoints of earlier versions do not have these two.
+  // Checkpoints of earlier versions do not have these.
+  if (c.warmup_share > 0) settings.push_back(setting("warm-up share", c.warmup_share));
+  if (c.schedule == Schedule::wsd) settings.push_back(setting("decay share", c.decay_share));
+  if (c.min_rate_share > 0) settings.push_back(setting("minimum rate share", c.min_rate_share));
   if (c.router_aux_loss_coef > 0) {
     settings.push_back(setting("router aux loss coef", c.router_aux_loss_coef));
   }
@@ -43,12 +69,8 @@ Fingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records) {
   if (c.policy.saved != SavedType::as_computed) {
     settings.push_back(setting("type of saved activations", name_of(c.policy.saved)));
   }
-  if (c.moments == MomentType::q8) settings.push_back(setting("optimizer", "adamw-8bit"));
+  append(settings, fingerprint_of(c.optimizer));
   return settings;
-}
-
-void append(Fingerprint& fingerprint, const Fingerprint& more) {
-  fingerprint.insert(fingerprint.end(), more.begin(), more.end());
 }
 
 Fingerprint without_steps(Fingerprint fingerprint) {

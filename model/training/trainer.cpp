@@ -9,9 +9,9 @@
 
 #include "clora/model/training/rank_shares.hpp"
 #include "clora/model/training/recorded_step.hpp"
-#include "clora/ops/adamw.hpp"
+#include "clora/ops/optimizers/average.hpp"
 #include "model/configuration/experts_layer.hpp"
-#include "model/training/device_moments.hpp"
+#include "model/training/device_optimizer.hpp"
 #include "model/training/gradient_exchange.hpp"
 #include "model/transformer/finite_check.hpp"
 #include "runtime/elapsed.hpp"
@@ -34,7 +34,7 @@ struct InFlight {
   StepResult result;
   std::size_t micro_batches = 0;
   std::vector<std::vector<std::int32_t>> staging;
-  AdamwSettings settings;
+  UpdateSettings settings;
   std::vector<float> results;  // in the layout of the device buffer
   std::vector<float> sums;     // over ranks, in the order of the exchange; empty: one rank
   Fence fence;
@@ -65,7 +65,7 @@ struct Trainer::Impl {
     adapter.allocate_gradients();
     const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
     results = context.allocate({3 * step}, DType::f32, MemoryTag::adapters);
-    adamw_settings = context.allocate({8}, DType::f32, MemoryTag::adapters);
+    update_settings = context.allocate({8}, DType::f32, MemoryTag::adapters);
     recorded = std::make_unique<RecordedSteps>(
         language_model, &adapter,
         StepTask{StepKind::train, config.contrastive, config.policy, config.ranks != nullptr},
@@ -78,11 +78,9 @@ struct Trainer::Impl {
     zero.fill_zero(adapter.flat_gradients());
     zero.fill_zero(loss_sum());
     zero.fill_zero(balance_loss());
-    moments.emplace(context, config.moments, adapter.parameters().elements());
-    moments->record(update, {.parameters = adapter.parameters(),
-                             .gradients = adapter.flat_gradients(),
-                             .settings = adamw_settings,
-                             .grad_norm = grad_norm()});
+    optimizer.emplace(context, config.optimizer, adapter.parameter_set());
+    optimizer->record(update, update_settings, grad_norm());
+    record_average();
     zero.seal();  // all memory of the trainer but that of its steps is taken here
     update.seal();
   }
@@ -95,11 +93,20 @@ struct Trainer::Impl {
   Tensor grad_norm() const { return result(kGradNorm); }
   Tensor balance_loss() const { return result(kBalanceLoss); }
   StepResults step_results() const {
-    return {loss_sum(), adamw_settings,
+    return {loss_sum(), update_settings,
             config.router_aux_loss_coef > 0 ? balance_loss() : Tensor()};
   }
 
-  AdamwSettings settings_of(std::int64_t step, double learning_rate) const;
+  // After the update, so that the average of a step has its parameters.
+  void record_average() {
+    if (config.average_decay == 0) return;
+    average = context.upload<float>(adapter.parameters().shape(), DType::f32,
+                                    context.read<float>(adapter.parameters()), MemoryTag::adapters);
+    clora::record_average(update, average, adapter.parameters(), config.average_decay);
+  }
+  void restore_average(const std::vector<float>& values);
+
+  UpdateSettings settings_of(std::int64_t step, double learning_rate) const;
   MicroBatchRange own_range(std::size_t count) const;
   // Returns a fence after the last one of the range.
   Fence enqueue_gradients(std::span<const PackedRows> micro_batches, MicroBatchRange own,
@@ -121,28 +128,21 @@ struct Trainer::Impl {
   std::vector<std::int64_t> shares;  // of the ranks
   std::optional<GradientExchange> exchange;
   Batch zero, update;
-  Tensor results, adamw_settings;
-  std::optional<DeviceMoments> moments;
+  Tensor results, update_settings;
+  Tensor average;  // empty without an average
+  std::optional<DeviceOptimizer> optimizer;
   HostHold<InFlight> in_flight;
   std::int64_t steps = 0;
   std::int64_t micro_batches_done = 0;  // of all steps
   std::int64_t broken_step = 0;         // the step whose update failed partway; 0: none
 };
 
-AdamwSettings Trainer::Impl::settings_of(std::int64_t step, double learning_rate) const {
-  const auto beta1 = static_cast<float>(config.beta1);
-  const auto beta2 = static_cast<float>(config.beta2);
-  const auto correction = [&](float beta) {
-    return static_cast<float>(1 - std::pow(static_cast<double>(beta), static_cast<double>(step)));
-  };
-  return {.learning_rate = static_cast<float>(learning_rate),
-          .beta1 = beta1,
-          .beta2 = beta2,
-          .epsilon = static_cast<float>(config.epsilon),
-          .weight_decay = static_cast<float>(config.weight_decay),
-          .clip_norm = static_cast<float>(config.clip_norm),
-          .bias_correction1 = correction(beta1),
-          .bias_correction2 = correction(beta2)};
+UpdateSettings Trainer::Impl::settings_of(std::int64_t step, double learning_rate) const {
+  UpdateSettings settings = optimizer->settings_of(step);
+  settings.learning_rate = static_cast<float>(learning_rate);
+  settings.weight_decay = static_cast<float>(config.weight_decay);
+  settings.clip_norm = static_cast<float>(config.clip_norm);
+  return settings;
 }
 
 MicroBatchRange Trainer::Impl::own_range(std::size_t count) const {
@@ -157,6 +157,7 @@ Fence Trainer::Impl::enqueue_gradients(std::span<const PackedRows> micro_batches
       static_cast<float>(config.router_aux_loss_coef / static_cast<double>(micro_batches.size()));
   flight.staging.resize(micro_batches.size());
   Fence end = zero.submit();
+  recorded->update_scales();
   for (std::size_t i = own.begin; i < own.end; ++i) {
     // A running count, since steps may have different numbers of micro-batches.
     const auto draw =
@@ -171,7 +172,7 @@ Fence Trainer::Impl::enqueue_gradients(std::span<const PackedRows> micro_batches
   }
   if (own.begin < own.end) return end;
   // A rank without a micro-batch updates its adapter all the same.
-  return context.write_async(adamw_settings, std::as_bytes(std::span(&flight.settings, 1)));
+  return context.write_async(update_settings, std::as_bytes(std::span(&flight.settings, 1)));
 }
 
 void Trainer::Impl::begin_exchange(std::span<const PackedRows> micro_batches, MicroBatchRange own,
@@ -242,7 +243,7 @@ std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batche
   const TraceSpan span(impl.context.trace(), "step");
   require(!micro_batches.empty(), "trainer: a step needs at least one batch of rows");
   require(impl.broken_step == 0,
-          "trainer: the update of step {} failed midway, so the adapter and the moments are "
+          "trainer: the update of step {} failed midway, so the adapter and the optimizer are "
           "undefined; restore() a saved state and the adapter, or create both again",
           impl.broken_step);
   impl.finish_exchange();
@@ -317,11 +318,27 @@ Trainer::State Trainer::state() {
   impl_->finish_exchange();
   return {.step = impl_->steps,
           .micro_batches = impl_->micro_batches_done,
-          .moments = impl_->moments->read()};
+          .optimizer = impl_->optimizer->read(),
+          .average = impl_->average.empty() ? std::vector<float>() : average()};
+}
+
+std::vector<float> Trainer::average() const {
+  require(!impl_->average.empty(), "trainer: there is no average; set `average_decay`");
+  return impl_->context.read<float>(impl_->average);
+}
+
+void Trainer::Impl::restore_average(const std::vector<float>& values) {
+  const auto elements = average.empty() ? 0 : static_cast<std::size_t>(average.elements());
+  require(values.size() == elements,
+          "trainer: the state to restore must have an average of {} parameters, got {}; create the "
+          "trainer with the same `average_decay`",
+          elements, values.size());
+  if (!average.empty()) context.write(average, std::as_bytes(std::span(values)));
 }
 
 void Trainer::restore(const State& state) {
-  impl_->moments->write(state.moments);
+  impl_->restore_average(state.average);
+  impl_->optimizer->write(state.optimizer);
   impl_->steps = state.step;
   impl_->micro_batches_done = state.micro_batches;
   impl_->broken_step = 0;

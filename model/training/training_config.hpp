@@ -12,12 +12,13 @@
 #include "clora/model/data/data_order.hpp"
 #include "clora/model/training/communicator.hpp"
 #include "clora/model/training/contrastive_loss.hpp"
-#include "clora/model/training/moments.hpp"
+#include "clora/model/training/optimizer.hpp"
 #include "clora/model/transformer/memory_policy.hpp"
 
 namespace clora {
 
-enum class Schedule { constant, linear, cosine };
+// wsd: warm-up, stable, decay; the rate is constant until the last decay_share of the run.
+enum class Schedule { constant, linear, cosine, wsd };
 std::string_view name_of(Schedule schedule);
 
 struct TrainingRunConfig {
@@ -28,13 +29,21 @@ struct TrainingRunConfig {
   double learning_rate = 2e-4;
   Schedule schedule = Schedule::constant;
   std::int64_t warmup_steps = 0;  // linear from 0
+  double warmup_share = 0;        // of the run's steps, rounded up, instead of warmup_steps
+  double decay_share = 0.2;       // of the run's steps, for Schedule::wsd
+  double min_rate_share = 0;      // of the learning rate, towards which a schedule decays
   double weight_decay = 0;
   double clip_norm = 0;
+  double average_decay = 0;         // as in TrainerConfig; the average is saved in adapter_out/ema
   double router_aux_loss_coef = 0;  // as in TrainerConfig
-  MomentType moments = MomentType::f32;
+  OptimizerConfig optimizer = {};
   bool shuffle = true;
   std::uint64_t seed = 0;
   std::int64_t eval_every = 0;  // steps; 0: only at the end, if there is a validation set
+  // Validations without an improvement of the held-out loss by more than min_improvement, after
+  // which the run ends; 0: off. The adapter with the lowest held-out loss is then the result.
+  std::int64_t patience = 0;
+  double min_improvement = 0;  // nats per token
   // Steps between checkpoints. 0: no checkpoints, only the adapter at the end; else there is also a
   // checkpoint at the end, from which the run can be extended.
   std::int64_t save_every = 0;
@@ -61,8 +70,19 @@ void check(const TrainingRunConfig& config);
 // records.
 DataOrder order_of(const TrainingRunConfig& config, const std::vector<DataShare>& shares);
 
-// Returns the learning rate of optimiser step `step` (from 1) of `total`: warm-up from 0, then
-// constant or with linear or cosine decay towards 0.
+// Returns the number of warm-up steps of a run of `total` steps, which may be fewer.
+std::int64_t warmup_steps_of(const TrainingRunConfig& config, std::int64_t total);
+
+// Returns the learning rate of optimiser step `step` (from 1) of `total`: peak * step / warm-up in
+// the warm-up, then peak * (m + (1 - m) f) with m = min_rate_share and f of the schedule, where p
+// is the completed share of the decay before the step:
+//   constant  1
+//   linear    1 - p
+//   cosine    (1 + cos(pi p)) / 2
+//   wsd       1 until the decay, then 1 - sqrt(p) (Hagele et al. 2024, arXiv:2405.18392)
+// These are the values of transformers' get_scheduler() for linear, cosine, cosine_with_min_lr and
+// warmup_stable_decay (decay_type 1-sqrt), whose step numbers begin at 0, after the warm-up. In the
+// warm-up, transformers' first rate is 0 and each rate is that of clora's step before.
 double learning_rate_at(const TrainingRunConfig& config, std::int64_t step, std::int64_t total);
 
 // Whether steps 1 to `last` have the same rates in a run of `total` steps as in one of `other`.

@@ -5,6 +5,7 @@
 #include <deque>
 
 #include "clora/lora/peft_files.hpp"
+#include "model/training/best_adapter.hpp"
 #include "model/training/largest_rows.hpp"
 #include "model/training/run_ranks.hpp"
 #include "model/transformer/finite_check.hpp"
@@ -33,6 +34,13 @@ void require_targets(const Records& train, const Records* valid) {
          "\"positive\"");
   }
   if (valid != nullptr) require_any_target(*valid, "training: the held-out records");
+}
+
+void require_held_out_loss(const Records* valid) {
+  if (valid != nullptr && valid->scores.empty()) return;
+  fail(ErrorCode::invalid_data,
+       "training: early stopping requires held-out records with a loss, got {}",
+       valid == nullptr ? "none" : "scored pairs, which have none");
 }
 
 // Rows per second over the last few steps. A single step is no good measure: steps are enqueued
@@ -76,6 +84,9 @@ class Run {
         fingerprint_(fingerprint_of_run(model, adapter, train, config)) {
     ranks_.require_same_run(fingerprint_);
     require_targets(train, valid);
+    if (config.patience == 0) return;
+    require_held_out_loss(valid);
+    best_.emplace(adapter, config.patience, config.min_improvement);
   }
 
   void resume(const std::filesystem::path& folder) {
@@ -83,6 +94,10 @@ class Run {
     const ResumePoint point = resume_point(checkpoint, fingerprint_, config_);
     restore_checkpoint(checkpoint, adapter_, trainer_);
     resumed_from_ = checkpoint.fingerprint;
+    if (best_) {
+      best_->load(folder);
+      evaluated_at_ = best_->noted_step();
+    }
     if (callbacks_.on_resume) callbacks_.on_resume(point);
   }
 
@@ -93,20 +108,25 @@ class Run {
     choose_shares();
     if (check_stop()) return {.steps = first, .stopped = true};  // there is nothing new to save
     speed_.restart();
-    while (trainer_.steps() < total_ && !stopped_) {
+    while (trainer_.steps() < total_ && !stopped_ && !ends_early()) {
       enqueue_next();
       after_step();
       check_stop();
     }
     report(trainer_.drain());
     require_finite_adapter();
+    if (best_ && is_evaluation_due()) evaluate();
     if (stopped_ || config_.save_every > 0) save_as_checkpoint();
+    save_average();
     if (ranks_.is_first()) save_adapter(adapter_, config_.adapter_out);
-    if (!stopped_) evaluate_if_due(true);  // last, so the adapter is saved even if it fails
+    if (!stopped_) evaluate();  // last, so the adapter is saved even if it fails
+    save_best_adapter();
     return {.steps = trainer_.steps(),
             .seconds = seconds_now() - begin,
             .stopped = stopped_,
-            .final_loss = final_loss_};
+            .final_loss = final_loss_,
+            .ended_early = ends_early() && trainer_.steps() < total_,
+            .best = best_result()};
   }
 
  private:
@@ -159,6 +179,14 @@ class Run {
     if (callbacks_.on_step) callbacks_.on_step(*result, tokens_per_s);
   }
 
+  void save_average() {
+    if (config_.average_decay == 0 || !ranks_.is_first()) return;
+    const Adapter averaged(adapter_.context(), adapter_.modules(), adapter_.config());
+    const std::vector<float> values = trainer_.average();
+    adapter_.context().write(averaged.parameters(), std::as_bytes(std::span(values)));
+    save_adapter(averaged, config_.adapter_out / "ema");
+  }
+
   // The last step's loss may be finite while its update is not.
   void require_finite_adapter() const {
     const auto matrix = adapter_not_finite(adapter_);
@@ -169,23 +197,38 @@ class Run {
          trainer_.steps(), *matrix);
   }
 
+  void compare_ranks() {
+    if (ranks_.communicator() == nullptr || trainer_.steps() % kStepsBetweenChecks != 0) return;
+    report(trainer_.drain());
+    ranks_.require_same_parameters(adapter_, trainer_.steps());
+  }
+
   void after_step() {
     const std::int64_t step = trainer_.steps();
-    if (ranks_.communicator() != nullptr && step % kStepsBetweenChecks == 0) {
-      report(trainer_.drain());
-      ranks_.require_same_parameters(adapter_, step);
-    }
-    if (config_.save_every > 0 && step % config_.save_every == 0 && step < total_) {
+    compare_ranks();
+    if (step == total_) return;
+    // A checkpoint must hold what a validation says about early stopping; else it is saved first,
+    // in case that the validation fails.
+    if (best_) evaluate_between_steps();
+    if (config_.save_every > 0 && step % config_.save_every == 0) {
       report(trainer_.drain());
       save_as_checkpoint();
     }
-    if (config_.eval_every > 0 && step % config_.eval_every == 0 && step < total_) {
-      report(trainer_.drain());
-      evaluate_if_due(false);
-    }
+    evaluate_between_steps();
   }
 
-  void evaluate_if_due(bool at_end) {
+  bool is_evaluation_due() const {
+    return config_.eval_every > 0 && trainer_.steps() % config_.eval_every == 0;
+  }
+
+  void evaluate_between_steps() {
+    if (!is_evaluation_due()) return;
+    report(trainer_.drain());
+    evaluate();
+    speed_.restart();
+  }
+
+  void evaluate() {
     if (valid_ == nullptr || evaluated_at_ == trainer_.steps()) return;
     evaluated_at_ = trainer_.steps();
     // Negatives are then as many as in training.
@@ -194,8 +237,21 @@ class Run {
         config_.contrastive ? static_cast<std::size_t>(config_.batch_size) : Evaluator::kAnyCount,
         ranks_.communicator());
     result.step = trainer_.steps();
+    if (best_) best_->note(result.step, result.loss);
     if (callbacks_.on_eval) callbacks_.on_eval(result);
-    if (!at_end) speed_.restart();
+  }
+
+  bool ends_early() const { return best_ && best_->should_stop(); }
+
+  std::optional<EvalResult> best_result() const {
+    if (!best_ || !best_->exists()) return std::nullopt;
+    return EvalResult{.step = best_->step(), .loss = best_->loss()};
+  }
+
+  void save_best_adapter() {
+    if (!best_ || !best_->exists() || best_->step() == trainer_.steps()) return;
+    best_->restore();
+    if (ranks_.is_first()) save_adapter(adapter_, config_.adapter_out);
   }
 
   void save_as_checkpoint() {
@@ -204,6 +260,7 @@ class Run {
     ranks_.require_same_parameters(adapter_, trainer_.steps());
     if (!ranks_.is_first()) return;
     const auto folder = config_.adapter_out / fmt::format("checkpoint-{}", trainer_.steps());
+    if (best_) best_->save(folder);  // first, since the checkpoint's own file completes it
     save_checkpoint(folder, adapter_, trainer_, fingerprint_);
     if (callbacks_.on_save) callbacks_.on_save(trainer_.steps(), folder);
     speed_.restart();
@@ -222,6 +279,7 @@ class Run {
   DataOrder order_;
   std::int64_t total_;
   Fingerprint fingerprint_;
+  std::optional<BestAdapter> best_;  // with early stopping
   RecentSpeed speed_;
   double final_loss_ = 0;
   std::int64_t evaluated_at_ = -1;
@@ -232,12 +290,13 @@ class Run {
 }  // namespace
 
 TrainerConfig trainer_config(const TrainingRunConfig& config) {
-  return {.weight_decay = config.weight_decay,
+  return {.optimizer = config.optimizer,
+          .weight_decay = config.weight_decay,
           .clip_norm = config.clip_norm,
+          .average_decay = config.average_decay,
           .dropout_seed = static_cast<std::uint32_t>(config.seed),
           .router_aux_loss_coef = config.router_aux_loss_coef,
           .contrastive = config.contrastive,
-          .moments = config.moments,
           .policy = config.policy,
           .ranks = config.ranks};
 }

@@ -1,8 +1,8 @@
 // A complete fine-tuning run: data order, schedule, evaluation, checkpoints, resumption.
 //
-// It reports through callbacks and never prints. A checkpoint holds the adapter, the moments, the
-// step and the settings that determine the results, so a resumed run gives the same results, bit
-// for bit, as an uninterrupted one; a run with different settings is refused.
+// It reports through callbacks and never prints. A checkpoint holds the adapter, the optimizer's
+// state, the step and the settings that determine the results, so a resumed run gives the same
+// results, bit for bit, as an uninterrupted one; a run with different settings is refused.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,12 @@ struct TrainingCallbacks {
 struct TrainingSummary {
   std::int64_t steps = 0;
   double seconds = 0;
-  bool stopped = false;   // by should_stop
-  double final_loss = 0;  // of the last step; 0 if there was none
+  bool stopped = false;      // by should_stop
+  double final_loss = 0;     // of the last step; 0 if there was none
+  bool ended_early = false;  // after config.patience validations without an improvement
+  // With early stopping: the step and the held-out loss of the best adapter, which is the one in
+  // adapter_out; nullopt if the run was stopped before its first validation.
+  std::optional<EvalResult> best = {};
 };
 
 TrainerConfig trainer_config(const TrainingRunConfig& config);
@@ -52,13 +56,15 @@ WantedRows largest_step(const ModelConfig& model, const Records& train,
 // callbacks; only rank 0 writes files. Evaluations are split like micro-batches. should_stop of any
 // rank stops all.
 // Runs the training. `valid` may be null. Saves the adapter to adapter_out at the end, and when
-// stopped after a step; nothing is written before. resume_from: a checkpoint folder, or empty to
-// start from the given adapter.
+// stopped after a step; nothing is written before. With early stopping (config.patience) that is
+// the adapter of the lowest held-out loss. The average of the adapter, if there is one, is saved to
+// adapter_out/ema. resume_from: a checkpoint folder, or empty to start from the given adapter.
 // Errors before the first step: invalid_argument for settings out of range, and those of
 // check_resume(); invalid_data, naming the record, if a record of `train` has no labelled token or
-// no record of `valid` has one, and if the adapter is not finite. Later errors: io; diverged,
-// naming the step, if a loss, a gradient or the adapter is not finite, or invalid_file, naming the
-// weight, if a weight is not. The files that were saved last are kept.
+// no record of `valid` has one, if the adapter is not finite, and for early stopping without
+// records that have a held-out loss. Later errors: io; diverged, naming the step, if a loss, a
+// gradient or the adapter is not finite, or invalid_file, naming the weight, if a weight is not.
+// The files that were saved last are kept.
 TrainingSummary run_training(LanguageModel& model, Adapter& adapter, const Records& train,
                              const Records* valid, const TrainingRunConfig& config,
                              const std::filesystem::path& resume_from,

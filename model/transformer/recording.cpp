@@ -144,6 +144,7 @@ AdaptedLinear Recording::adapted(const LinearLayer& layer) {
   }
   if (options_.adapter == nullptr) return linear;
   linear.lora = options_.adapter->weights(layer.path, bf16_adapter_);
+  add_magnitudes(linear);
   if (!options_.trains) return linear;
   linear.gradients = options_.adapter->gradients(layer.path);
   add_adapted(linear.gradients);
@@ -165,6 +166,20 @@ void Recording::add_adapted(const LoraGradients& gradients) {
 }
 
 GradientRange Recording::take_adapted_gradients() { return std::exchange(adapted_gradients_, {}); }
+
+void Recording::add_magnitudes(AdaptedLinear& linear) {
+  const std::string& path = linear.layer->path;
+  if (linear.lora.empty() || !options_.adapter->config().use_dora) return;
+  if (options_.column_scales == nullptr) {
+    fail(ErrorCode::unsupported,
+         "recording: this pass does not support adapters with magnitudes (DoRA); merge the adapter "
+         "into its base model with clora fuse");
+  }
+  linear.lora.column_scale = options_.column_scales->of(path);
+  if (!options_.trains) return;
+  linear.magnitude = options_.adapter->magnitude(path);
+  linear.dmagnitude = options_.adapter->magnitude_gradient(path);
+}
 
 Tensor Recording::save(const Tensor& x) {
   return options_.trains && !options_.policy.checkpoints() ? save_checkpoint(x) : x;

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "clora/model/transformer/column_scales.hpp"
 #include "clora/model/transformer/gradient_parts.hpp"
 #include "clora/model/transformer/language_model.hpp"
 #include "clora/model/transformer/memory_policy.hpp"
@@ -38,6 +39,8 @@ struct RecordingOptions {
   std::int64_t positions = 0;  // P: every position is below it
   DType type = DType::f32;     // of activations that products read
   const Adapter* adapter = nullptr;
+  // Of the adapter, up to date in each replay; REQUIRES: given if it has magnitudes (DoRA).
+  const ColumnScales* column_scales = nullptr;
   // The adapters of rows, and which rows have which: [T, 4], row_group_table()
   // (ops/gemm/epilogue.hpp) with the slots of the stacks. Or null and empty. A layer that has a
   // stack does not get `adapter`. REQUIRES: the pass does not train and has no tiles of
@@ -68,8 +71,15 @@ struct AdaptedLinear {
   LoraWeights lora = {};
   LoraGradients gradients = {};
   Tensor s = {};  // [T, R]: the first factor of its low-rank term, from the forward
+  // Of DoRA in a pass that trains, else empty: magnitudes [N], their gradients, and what these read
+  // of the forward (DoraOutput::f): the output, which must then stay as it is, or with dropout a
+  // tensor of its own.
+  Tensor magnitude = {}, dmagnitude = {};
+  Tensor f = {};
 
   std::int64_t outputs() const { return layer->weights.w.shape()[0]; }
+  bool is_decomposed() const { return !magnitude.empty(); }
+  bool has_dropout() const { return lora.dropout.probability > 0; }
 };
 
 class Recording {
@@ -148,6 +158,8 @@ class Recording {
     Tensor order;
   };
   KeyRanges key_ranges(const AttentionLayerSpec& spec, RowsOf of);
+  // DoRA's tensors of an adapted layer.
+  void add_magnitudes(AdaptedLinear& linear);
   void add_adapted(const LoraGradients& gradients);
   Tensor first_of(RowsOf of, std::int64_t window);
   Tensor order_of(RowsOf of, std::int64_t window, const KeyRanges& ranges,

@@ -145,6 +145,7 @@ Defines defines_of(Problems problems, const WgmmaTiles& tiles) {
   if (is_aligned(p)) defines.set("ALIGNED");
   if (!p.epilogue.residual.empty()) defines.set("ADDEND");
   if (!p.epilogue.bias.empty()) defines.set("BIAS");
+  if (!p.epilogue.column_scale.empty()) defines.set("COLUMN_SCALE");
   return defines;
 }
 
@@ -173,6 +174,7 @@ TensorTable table_of(Batch& batch, Problems problems, const WgmmaTiles& tiles) {
   for (std::size_t i = 0; i < problems.size(); ++i) {
     const GemmProduct& p = problems[i];
     add({p.y, p.epilogue.bias, p.has_shrink() ? p.low_rank().s : Tensor()});
+    if (!p.epilogue.column_scale.empty()) add({p.epilogue.column_scale});
     if (!wide.empty()) add({p.low_rank().a_bf16, wide[i]});
   }
   return table;

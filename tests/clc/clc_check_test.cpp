@@ -6,7 +6,7 @@
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
 #include "tools/clc/call/simulator_findings.hpp"
-#include "tools/clc/process.hpp"
+#include "tools/command_line/process.hpp"
 
 namespace clora {
 namespace {

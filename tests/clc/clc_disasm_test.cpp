@@ -7,7 +7,7 @@
 #include "tests/support/clang_folder.hpp"
 #include "tests/support/program.hpp"
 #include "tools/clc/compile/assembly_listing.hpp"
-#include "tools/clc/process.hpp"
+#include "tools/command_line/process.hpp"
 
 namespace clora {
 namespace {

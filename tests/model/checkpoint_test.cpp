@@ -98,6 +98,10 @@ TEST_F(OtherRuns, AreRefusedByTheNameOfTheSetting) {
       {"learning rate was 0.01 and is 0.02", [](auto& c) { c.learning_rate = 0.02; }},
       {"schedule was constant and is cosine", [](auto& c) { c.schedule = Schedule::cosine; }},
       {"warm-up steps was 0 and is 3", [](auto& c) { c.warmup_steps = 3; }},
+      {"warm-up share was absent and is 0.1", [](auto& c) { c.warmup_share = 0.1; }},
+      {"decay share was absent and is 0.2", [](auto& c) { c.schedule = Schedule::wsd; }},
+      {"minimum rate share was absent and is 0.1",
+       [](auto& c) { c.schedule = Schedule::linear, c.min_rate_share = 0.1; }},
       {"weight decay was 0 and is 0.1", [](auto& c) { c.weight_decay = 0.1; }},
       {"clip norm was 0 and is 1", [](auto& c) { c.clip_norm = 1; }},
       {"router aux loss coef was absent and is 0.5", [](auto& c) { c.router_aux_loss_coef = 0.5; }},
@@ -265,11 +269,11 @@ TEST_F(Checkpoints, AreNotWrittenOfAdaptersOrMomentsThatAreNotFinite) {
   Adapter adapter = new_adapter();
   Trainer trainer(open_->model, adapter, {});
   Trainer::State state = trainer.state();
-  float& second = std::get<MomentsF32>(state.moments).second[5];
+  float& second = std::get<std::vector<float>>(state.optimizer.arrays.at(1).values)[5];
   second = std::nanf("");
   trainer.restore(state);
   CLORA_EXPECT_ERROR(save_checkpoint(folder_ / "out", adapter, trainer, {}), ErrorCode::diverged,
-                     "the second moments are not finite");
+                     "the optimizer's second_moment is not finite");
   second = 0;
   trainer.restore(state);
   std::vector<float> values = parameters(adapter);

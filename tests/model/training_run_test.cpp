@@ -260,21 +260,6 @@ TEST_F(TrainingRun, RefusesRecordsWithoutATokenThatCountsBeforeTheFirstStep) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
 }
 
-TEST(LearningRate, WarmsUpThenFollowsItsSchedule) {
-  TrainingRunConfig c;
-  c.learning_rate = 1;
-  c.warmup_steps = 4;
-  EXPECT_DOUBLE_EQ(learning_rate_at(c, 1, 12), 0.25);
-  EXPECT_DOUBLE_EQ(learning_rate_at(c, 4, 12), 1);
-  EXPECT_DOUBLE_EQ(learning_rate_at(c, 12, 12), 1);
-  c.schedule = Schedule::linear;
-  EXPECT_DOUBLE_EQ(learning_rate_at(c, 5, 12), 1);
-  EXPECT_DOUBLE_EQ(learning_rate_at(c, 9, 12), 0.5);
-  EXPECT_DOUBLE_EQ(learning_rate_at(c, 12, 12), 0.125);
-  c.schedule = Schedule::cosine;
-  EXPECT_DOUBLE_EQ(learning_rate_at(c, 9, 12), 0.5);
-}
-
 TEST(TotalSteps, AreCountedFromEpochsOrGiven) {
   TrainingRunConfig c;
   c.batch_size = 4;
@@ -316,6 +301,9 @@ TEST(TrainingSettings, AreRefusedIfNoRunCanHaveThem) {
   expect_refused([](auto& c) { c.grad_accumulation = -3; }, "accumulation must be at least 1");
   expect_refused([](auto& c) { c.warmup_steps = -1; }, "warm-up steps must be from 0");
   expect_refused([](auto& c) { c.eval_every = -1; }, "between evaluations must be at least 0");
+  expect_refused([](auto& c) { c.patience = -1; }, "without an improvement must be at least 0");
+  expect_refused([](auto& c) { c.min_improvement = -1; }, "minimum improvement must be");
+  expect_refused([](auto& c) { c.patience = 1; }, "requires evaluations during the run");
   expect_refused([](auto& c) { c.save_every = -1; }, "between checkpoints must be at least 0");
 }
 

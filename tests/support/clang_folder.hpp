@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "tests/support/test_files.hpp"
-#include "tools/clc/process.hpp"
+#include "tools/command_line/process.hpp"
 
 namespace clora::test {
 

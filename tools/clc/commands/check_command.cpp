@@ -11,8 +11,8 @@
 #include "tools/clc/call/kernel_call.hpp"
 #include "tools/clc/call/simulator_findings.hpp"
 #include "tools/clc/commands/commands.hpp"
-#include "tools/clc/process.hpp"
 #include "tools/command_line/number_options.hpp"
+#include "tools/command_line/process.hpp"
 
 namespace clora {
 namespace {

@@ -9,7 +9,7 @@
 #include "tools/clc/commands/commands.hpp"
 #include "tools/clc/commands/common_options.hpp"
 #include "tools/clc/compile/disassembler.hpp"
-#include "tools/clc/process.hpp"
+#include "tools/command_line/process.hpp"
 
 namespace clora {
 namespace {

@@ -10,8 +10,8 @@
 #include "tools/clc/commands/commands.hpp"
 #include "tools/clc/commands/common_options.hpp"
 #include "tools/clc/compile/device_build.hpp"
-#include "tools/clc/process.hpp"
 #include "tools/command_line/health/machine_checks.hpp"
+#include "tools/command_line/process.hpp"
 
 namespace clora {
 namespace {

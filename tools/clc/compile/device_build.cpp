@@ -10,7 +10,7 @@
 #include "clora/runtime/files/json.hpp"
 #include "runtime/fail.hpp"
 #include "tools/clc/commands/common_options.hpp"
-#include "tools/clc/process.hpp"
+#include "tools/command_line/process.hpp"
 
 namespace clora {
 namespace {

@@ -5,7 +5,7 @@
 #include "runtime/fail.hpp"
 #include "runtime/programs/program_report.hpp"
 #include "tools/clc/compile/device_build.hpp"
-#include "tools/clc/process.hpp"
+#include "tools/command_line/process.hpp"
 
 namespace clora {
 namespace {

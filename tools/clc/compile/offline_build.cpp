@@ -8,7 +8,7 @@
 #include "runtime/device/hopper_ptx.hpp"
 #include "runtime/fail.hpp"
 #include "tools/clc/compile/shim/sources.hpp"
-#include "tools/clc/process.hpp"
+#include "tools/command_line/process.hpp"
 
 namespace clora {
 namespace {

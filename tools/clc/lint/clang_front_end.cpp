@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "runtime/fail.hpp"
-#include "tools/clc/process.hpp"
+#include "tools/command_line/process.hpp"
 
 namespace clora {
 namespace {

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "clora/model/training/training_run.hpp"
+#include "clora/model/transformer/column_scales.hpp"
 #include "runtime/fail.hpp"
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/data_options.hpp"
@@ -11,6 +12,7 @@
 #include "tools/clora/data_report_text.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/training/memory_options.hpp"
+#include "tools/clora/training/report_options.hpp"
 #include "tools/clora/training/run_devices.hpp"
 #include "tools/clora/training/run_folder.hpp"
 #include "tools/clora/training/run_options.hpp"
@@ -39,10 +41,10 @@ micro-batch (the multiple negatives ranking loss of sentence-transformers; the l
 A folder contains train.jsonl and optionally valid.jsonl, for evaluation; of an embedding model by
 recall@1, 5 and 10, or by Spearman's correlation for {"sentence1", "sentence2", "score"}.
 Units: lengths in tokens, losses in nats per token, times in seconds, speed in tokens per second.
-Next to the adapter (PEFT format) are run.toml (these options), log.jsonl (the events) and loss.svg
-(the loss curve). Ctrl-C finishes the step and saves; a second Ctrl-C stops immediately.
-On N devices (--device A,B or mpirun) each computes --grad-accumulation micro-batches of a step: the
-result is that of one device with N times as many.
+Next to the adapter (PEFT format) are run.toml (these options), log.jsonl (the events), loss.svg
+(the loss curve) and, with --report, report.html; 'clora compare' compares runs. Ctrl-C finishes the
+step and saves; a second Ctrl-C stops immediately. On N devices (--device A,B or mpirun) each
+computes --grad-accumulation micro-batches of a step, as one device with N times as many would.
 --resume continues with the same settings, data and model; --steps may differ if the learning rates
 so far stay the same. --save-every also saves a checkpoint at the end, to extend the run from.)";
 
@@ -53,6 +55,7 @@ struct Options {
   RunOptions run;
   TrainingAdapterOptions adapter;
   MemoryOptions memory;
+  ReportOptions report;
   std::string effective;  // the text of run.toml
 };
 
@@ -134,14 +137,17 @@ struct Inputs {
   LoadedModel& loaded;
   Adapter& adapter;
   const DataSet& data;
+  const ModelText& text;
 };
 
 TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& inputs,
                        const Interrupt& interrupt, Output& output) {
   const TrainingRunConfig config = run_config(options, inputs.loaded.model().config());
   const Records* valid = inputs.data.valid ? &*inputs.data.valid : nullptr;
-  TrainingReport report(output, inputs.loaded, options.common.model, folder, options.effective);
+  TrainingReport report(output, inputs.loaded, options.common.model, folder, options.effective,
+                        options.report);
   report.start(inputs.adapter, inputs.data.train, valid, config, json_of(inputs.data));
+  if (valid != nullptr && !options.task.embeds()) report.show_replies(inputs.text, *valid);
   const TrainingSummary summary =
       run_training(inputs.loaded.model(), inputs.adapter, inputs.data.train, valid, config,
                    folder.checkpoint(), report.callbacks(interrupt));
@@ -180,19 +186,21 @@ Options options_on(const RunDevice& device, Communicator* ranks, Options options
 }
 
 // Rank 0: writes the folder and the report.
-TrainingSummary lead(Options options, RunFolder& folder, const DataSet& data, Output& output) {
+TrainingSummary lead(Options options, RunFolder& folder, const DataSet& data, const ModelText& text,
+                     Output& output) {
   Communicator* const ranks = options.run.settings.ranks;
   if (ranks != nullptr) (void)ranks->all_gather(folder.checkpoint().string());
   plan_memory(options, data, output);
   LoadedModel loaded(options.common, output, options.data.max_seq_length);
   Adapter adapter = make_adapter(options.adapter, loaded.context(), loaded.model().config(),
                                  options.common.model, options.common.seed);
+  if (options.adapter.init.empty()) initialise_magnitudes(loaded.model(), adapter);
   if (!folder.checkpoint().empty()) {  // checked before anything in the folder changes
     (void)check_resume(folder.checkpoint(), loaded.model(), adapter, data.train,
                        run_config(options, loaded.model().config()));
   }
   const TrainingSummary summary =
-      run_in_its_folder(folder, options, {loaded, adapter, data}, output);
+      run_in_its_folder(folder, options, {loaded, adapter, data, text}, output);
   loaded.show_inside();
   return summary;
 }
@@ -211,6 +219,7 @@ void follow(Options options, const DataSet& data, const std::function<bool()>& s
   LanguageModel model(context, files, {.context_length = options.data.max_seq_length});
   Adapter adapter = make_adapter(options.adapter, context, model.config(), options.common.model,
                                  options.common.seed);
+  if (options.adapter.init.empty()) initialise_magnitudes(model, adapter);
   run_training(model, adapter, data.train, data.valid ? &*data.valid : nullptr,
                run_config(options, model.config()), checkpoint, {.should_stop = should_stop});
 }
@@ -242,11 +251,12 @@ int train(Options options) {
          "train: --eval-every requires a valid.jsonl next to train.jsonl; '{}' has none",
          fmt::join(options.data.data, "', '"));
   }
+  check_report_options(options.report, data.valid.has_value());
   if (options.task.embeds()) options.adapter.config.task_type = kFeatureExtraction;
   TrainingSummary summary;
   devices.run(
       [&](const RunDevice& device, Communicator* ranks) {
-        summary = lead(options_on(device, ranks, options), *folder, data, output);
+        summary = lead(options_on(device, ranks, options), *folder, data, text, output);
       },
       [&](const RunDevice& device, Communicator* ranks) {
         const Options own = options_on(device, ranks, options);
@@ -273,6 +283,7 @@ void add_train_command(CLI::App& program, Action& action) {
   add_length_options(*command, options->run, "Training");
   add_optimiser_options(*command, options->run, "Training");
   add_upkeep_options(*command, options->run, "Training");
+  add_report_options(*command, options->report);
   add_memory_policy_options(*command, options->memory);
   add_device_shares_option(*command, options->run.settings, "Training");
   add_run_options(*command, options->common);
@@ -280,6 +291,7 @@ void add_train_command(CLI::App& program, Action& action) {
   command->footer(kFooter);
   command->callback([options, command, &action] {
     options->adapter.note_given(*command);
+    note_given(*command, options->report);
     std::vector<std::string> left_out = options->adapter.left_out_of_configuration();
     left_out.insert(left_out.end(), {"help", "config", "resume", "overwrite", "json", "quiet",
                                      "verbose", "profile", "trace"});
