@@ -224,7 +224,7 @@ void TrainingReport::on_shares(const DeviceShares& shares) {
                {"devices", shares.devices},
                {"shares", shares.shares},
                {"measured", shares.measured}});
-  bar_->clear();
+  progress_->clear();
   for (std::size_t rank = 0; rank < shares.devices.size(); ++rank) {
     output_.info("rank {}: '{}', share {}{}", rank, shares.devices[rank], shares.shares[rank],
                  shares.measured ? ", by its measured speed" : "");
