@@ -142,10 +142,14 @@ class Run {
     return batches;
   }
 
-  bool wants_stop() const { return callbacks_.should_stop && callbacks_.should_stop(); }
+  // Of this rank alone.
+  bool notes_stop() {
+    stopped_ = stopped_ || (callbacks_.should_stop && callbacks_.should_stop());
+    return stopped_;
+  }
 
   bool check_stop() {
-    stopped_ = ranks_.any(stopped_ || wants_stop());
+    stopped_ = ranks_.any(notes_stop());
     return stopped_;
   }
 
@@ -163,8 +167,8 @@ class Run {
   // The step with the most rows determines the size of the memory that all others share.
   void prepare_largest() {
     const WantedRows most = largest_step(model_.config(), train_, config_, trainer_.steps(),
-                                         [this] { return wants_stop(); });
-    if (most.rows > 0 && !wants_stop()) trainer_.prepare(most);
+                                         [this] { return notes_stop(); });
+    if (most.rows > 0 && !stopped_) trainer_.prepare(most);
   }
 
   void enqueue_next() {
