@@ -54,7 +54,7 @@ TrainingReport::~TrainingReport() {
 void TrainingReport::write_event(const nlohmann::ordered_json& event) {
   output_.object(event);
   log_.add(event);
-  if (event.at("event") == "start") return;
+  if (comes_before_progress(event)) return;
   if (!configuration_.empty()) begin();
   if (event_file_) event_file_->add(event);
 }
@@ -120,6 +120,7 @@ TrainingCallbacks TrainingReport::callbacks(const Interrupt& interrupt) {
   callbacks.on_save = [this](std::int64_t step, const auto& folder) { on_save(step, folder); };
   callbacks.should_stop = [&interrupt] { return interrupt.requested(); };
   callbacks.on_resume = [this](const ResumePoint& point) { on_resume(point); };
+  callbacks.on_shares = [this](const DeviceShares& shares) { on_shares(shares); };
   return callbacks;
 }
 
@@ -216,6 +217,18 @@ void TrainingReport::on_resume(const ResumePoint& point) {
   output_.info("the run is {} from {} to {} steps; the learning rates of the first {} are the same",
                point.steps_now > point.steps_then ? "extended" : "shortened",
                grouped(point.steps_then), grouped(point.steps_now), grouped(point.step));
+}
+
+void TrainingReport::on_shares(const DeviceShares& shares) {
+  write_event({{"event", "devices"},
+               {"devices", shares.devices},
+               {"shares", shares.shares},
+               {"measured", shares.measured}});
+  progress_->clear();
+  for (std::size_t rank = 0; rank < shares.devices.size(); ++rank) {
+    output_.info("rank {}: '{}', share {}{}", rank, shares.devices[rank], shares.shares[rank],
+                 shares.measured ? ", by its measured speed" : "");
+  }
 }
 
 // The moments and the recorded steps are freed by now, so the parts are those of the last step.
