@@ -95,6 +95,7 @@ set(CLORA_PUBLIC_HEADERS
   model/transformer/fingerprint.hpp
   model/transformer/forward_pass.hpp
   model/transformer/column_scales.hpp
+  model/transformer/gradient_parts.hpp
   model/transformer/language_model.hpp
   model/transformer/memory_policy.hpp
   model/transformer/layer_weights.hpp
@@ -119,18 +120,22 @@ set(CLORA_PUBLIC_HEADERS
   model/text/tokenizer_files.hpp
   model/text/tokenizer_spec.hpp
   model/training/checkpoint.hpp
+  model/training/communicator.hpp
   model/training/contrastive_loss.hpp
   model/training/evaluator.hpp
   model/training/optimizer.hpp
   model/training/preference_loss.hpp
+  model/training/rank_shares.hpp
   model/training/recorded_step.hpp
   model/training/resumption.hpp
   model/training/run_fingerprint.hpp
+  model/training/thread_ranks.hpp
   model/training/memory_planner.hpp
   model/training/trainer.hpp
   model/training/rate_search.hpp
   model/training/training_config.hpp
   model/training/training_run.hpp
+  parallel/mpi_communicator.hpp
   serving/completion_request.hpp
   serving/completion_service.hpp
   serving/engine_backend.hpp

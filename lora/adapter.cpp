@@ -54,8 +54,6 @@ Adapter::Adapter(Context& context, std::vector<AdapterModule> modules, AdapterCo
 void Adapter::place_modules() {
   const std::size_t group_a = set_.add_group({.name = std::string(kLoraA)});
   const std::size_t group_b = set_.add_group({.name = std::string(kLoraB)});
-  const std::size_t group_m =
-      config_.use_dora ? set_.add_group({.name = std::string(kMagnitude)}) : 0;
   for (AdapterModule& module : modules_) {
     const auto& [path, inputs, outputs] = module.site;
     require(module.rank >= 1 && module.rank <= kMaxRank,
@@ -65,8 +63,15 @@ void Adapter::place_modules() {
             module.scale);
     module.a_offset = set_.add({path + ".lora_A", {module.rank, inputs}, group_a});
     module.bt_offset = set_.add({path + ".lora_B", {module.rank, outputs}, group_b});
-    if (!config_.use_dora) continue;
-    module.magnitude_offset = set_.add({path + ".lora_magnitude_vector", {outputs}, group_m});
+  }
+  // After all matrices: one launch then updates all magnitudes where matrices have an optimizer of
+  // their own.
+  if (config_.use_dora) {
+    const std::size_t group_m = set_.add_group({.name = std::string(kMagnitude)});
+    for (AdapterModule& module : modules_) {
+      const auto& [path, inputs, outputs] = module.site;
+      module.magnitude_offset = set_.add({path + ".lora_magnitude_vector", {outputs}, group_m});
+    }
   }
   set_.allocate("adapter");
 }

@@ -216,6 +216,12 @@ AdapterMatrices read_adapter_matrices(const std::filesystem::path& folder) {
   AdapterMatrices adapter{.config = read_peft_config(folder), .modules = {}};
   const SafetensorsFile file = SafetensorsFile::open(folder / kPeftTensorFile);
   const std::string source = (folder / kPeftConfigFile).string();
+  if (adapter.config.use_dora) {
+    fail(ErrorCode::unsupported,
+         "{}: an adapter of DoRA is no sum of products and cannot be combined; merge it into its "
+         "base model and extract an adapter of plain LoRA from the two",
+         source);
+  }
   ModuleSelection selection(adapter.config, source);
   for (const std::string& path : adapted_paths(file, source, selection)) {
     adapter.modules.push_back(read_module(file, path, adapter.config, selection));

@@ -16,7 +16,7 @@ namespace clora {
 struct UpdateNorm {
   std::int64_t block = -1;  // the first number in the path; -1: the path has none
   std::string target;       // the last part of the path: "q_proj"
-  double norm = 0;          // Frobenius norm of scale * B A
+  double norm = 0;          // Frobenius norm of scale * B A; of DoRA, without its magnitudes
 };
 
 // || b a ||_F of a [rank, K] and bt [rank, N], which is b transposed. It is the root of the sum of

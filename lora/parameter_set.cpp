@@ -24,9 +24,14 @@ void require_free_memory(Context& context, std::string_view owner, std::size_t e
 }  // namespace
 
 // A slice begins at an aligned address for kernel arguments, also in a copy of the buffer in bf16.
-ParameterSet::ParameterSet(Context& context)
-    : context_(&context),
-      step_(std::max<std::size_t>(kBlock, context.device().base_alignment_bytes / 2)) {}
+// Offsets are the same on all devices that need no more than kAlignment, so that unlike ones can
+// train one set together.
+ParameterSet::ParameterSet(Context& context) : context_(&context) {
+  constexpr std::size_t kAlignment = 512;  // bytes
+  const std::size_t bytes =
+      std::max<std::size_t>(kAlignment, context.device().base_alignment_bytes);
+  step_ = std::max<std::size_t>(kBlock, bytes / 2);
+}
 
 std::size_t ParameterSet::add_group(ParameterGroup group) {
   require(groups_.size() < kMaxGroups, "parameters: at most {} groups are possible", kMaxGroups);

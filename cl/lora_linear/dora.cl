@@ -1,20 +1,25 @@
 // dora: factors and gradients of layers with weight-decomposed adapters (Liu et al., 2024), whose
 // outputs are y = g (w x + s b a x) + bias with g [N] = m / |w + s b a|, norms by rows.
 //
+//   dora_gram          gram[r, q] = sum_k a[r, k] a[q, k] for q <= r, of all layers
 //   dora_column_scale  g[n] = m[n] / sqrt(squared[n] + 2 s sum_r b[r, n] p[r, n]
 //                                         + s^2 sum_rq b[r, n] gram[r, q] b[q, n]),
-//                      0 where the sum is not positive; p = a w^T, gram = a a^T
+//                      0 where the sum is not positive; p = a w^T; of all layers
 //   dora_backward      scaled[t, n] = g[n] dy[t, n]
 //                      parts[c, n] = sum of dy[t, n] (y[t, n] - bias[n]) over the rows of chunk c
 //   dora_magnitudes    dm[n] += sum_c parts[c, n] / m[n], 0 where m[n] = 0
-// Shapes  g, m, dm, squared, bias [N]; b, p [R, N]; gram [R, R]; dy, y, scaled [T, N];
-//         parts [chunks, N]
+// Shapes  m, dm, bias, and of a layer g, squared [N]; b, p [R, N]; gram [R, R]; dy, y, scaled
+//         [T, N]; parts [chunks, N]. a, b and m of all layers are in `parameters`, and p, gram, g and
+//         squared in one buffer each: at the element offsets that the layers' words have
+//         (LAYER_WORDS); groups [work-groups, 2]: a group's layer, and its row of gram or its first
+//         column
 // Types   dy, y and scaled of -D DY_TYPE, Y_TYPE, SCALED_TYPE: f32, bf16 or f16; all else f32
-// Work    column_scale: an item owns a column. backward: an item owns VEC_SIZE columns (dimension
+// Work    gram: a group of GROUP items owns a row, BLOCK elements at a time, of which each item sums
+//         every GROUP-th term. column_scale: an item owns a column. backward: an item owns VEC_SIZE columns (dimension
 //         0) of a chunk of chunk_rows rows (dimension 1), or with -D BY_ROWS, for CPUs, all columns
 //         of a chunk, row by row, and sums in memory. magnitudes: a group of GROUP items owns
 //         COLUMNS columns, of which GROUP / COLUMNS items sum every so many-th chunk
-// Local   magnitudes: GROUP floats
+// Local   gram: BLOCK * GROUP floats; magnitudes: GROUP floats
 // Cost    backward reads dy and y and writes scaled, 3 flops an element; a part of 1 / chunk_rows
 //         is written and read once more. column_scale: R (R + 4) flops a column
 // Numerics  f32, in a fixed order. The sum of squares loses digits where its terms cancel: its
@@ -30,23 +35,73 @@
 #endif
 #include "activations.clh"
 
+// The words of a layer: offsets in elements, sizes, and the bits of the scale.
+#define A_AT 0
+#define B_AT 1
+#define M_AT 2
+#define COLUMNS_AT 3
+#define P_AT 4
+#define GRAM_AT 5
+#define K_OF 6
+#define N_OF 7
+#define R_OF 8
+#define SCALE_OF 9
+#define LAYER_WORDS 10
+#define BLOCK 8
+
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void dora_gram(
+    __global float* grams, __global const float* parameters, __global const uint* layers,
+    __global const uint* groups) {
+  __local float sums[BLOCK][GROUP];
+  const uint item = get_local_id(0), group = get_group_id(0);
+  __global const uint* layer = layers + groups[2 * group] * LAYER_WORDS;
+  const uint row = groups[2 * group + 1], K = layer[K_OF], R = layer[R_OF];
+  __global const float* a = parameters + layer[A_AT];
+  __global float* gram = grams + layer[GRAM_AT] + (size_t)row * R;
+  for (uint first = 0; first <= row; first += BLOCK) {
+    float of_item[BLOCK];
+    for (uint i = 0; i < BLOCK; ++i) of_item[i] = 0.0f;
+    for (uint k = item; k < K; k += GROUP) {
+      const float left = a[(size_t)row * K + k];
+      for (uint i = 0; i < BLOCK; ++i) {
+        of_item[i] = fma(left, a[(size_t)min(first + i, row) * K + k], of_item[i]);
+      }
+    }
+    for (uint i = 0; i < BLOCK; ++i) sums[i][item] = of_item[i];
+    barrier(CLK_LOCAL_MEM_FENCE);  // all sums are written
+    if (item < BLOCK && first + item <= row) {
+      float sum = 0.0f;
+      for (uint i = 0; i < GROUP; ++i) sum += sums[item][i];
+      gram[first + item] = sum;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);  // all sums are read before those of the next block
+  }
+}
+
 // The quadratic form is symmetric: the terms below the diagonal count twice.
-__kernel void dora_column_scale(__global float* g, __global const float* m,
-                                __global const float* squared, __global const float* b,
-                                __global const float* p, __global const float* gram, float s,
-                                uint N, uint R) {
-  const uint n = get_global_id(0);
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void dora_column_scale(
+    __global float* g, __global const float* parameters, __global const float* squared,
+    __global const float* products, __global const float* grams, __global const uint* layers,
+    __global const uint* groups) {
+  const uint group = get_group_id(0);
+  __global const uint* layer = layers + groups[2 * group] * LAYER_WORDS;
+  const uint n = groups[2 * group + 1] + get_local_id(0), N = layer[N_OF], R = layer[R_OF];
   if (n >= N) return;
+  const float s = as_float(layer[SCALE_OF]);
+  __global const float* b = parameters + layer[B_AT] + n;
+  __global const float* p = products + layer[P_AT] + n;
+  __global const float* gram = grams + layer[GRAM_AT];
   float linear = 0.0f, quadratic = 0.0f;
   for (uint r = 0; r < R; ++r) {
-    const float of_r = b[(size_t)r * N + n];
+    const float of_r = b[(size_t)r * N];
     float row = 0.0f;
-    for (uint q = 0; q < r; ++q) row = fma(gram[(size_t)r * R + q], b[(size_t)q * N + n], row);
-    linear = fma(of_r, p[(size_t)r * N + n], linear);
+    for (uint q = 0; q < r; ++q) row = fma(gram[(size_t)r * R + q], b[(size_t)q * N], row);
+    linear = fma(of_r, p[(size_t)r * N], linear);
     quadratic = fma(of_r, fma(2.0f, row, gram[(size_t)r * R + r] * of_r), quadratic);
   }
-  const float sum = squared[n] + s * fma(s, quadratic, 2.0f * linear);
-  g[n] = sum > 0.0f ? m[n] / sqrt(sum) : 0.0f;
+  const uint at = layer[COLUMNS_AT] + n;
+  const float sum = squared[at] + s * fma(s, quadratic, 2.0f * linear);
+  g[at] = sum > 0.0f ? parameters[layer[M_AT] + n] / sqrt(sum) : 0.0f;
 }
 
 #ifdef HAS_BIAS

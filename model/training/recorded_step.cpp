@@ -52,6 +52,7 @@ RecordingOptions RecordedStep::options(const StepResults& results) const {
           .seed_and_step = inputs_.seed_and_step(),
           .balance = results.balance_loss.empty() ? Tensor() : inputs_.balance(),
           .policy = task_.policy,
+          .marks_gradients = task_.marks_gradients,
           .casts_adapter = true};
 }
 
@@ -121,7 +122,9 @@ void RecordedStep::record_answers(Recording& recording, const StepResults& resul
   }
   recording.record_balance_loss(results.balance_loss);
   if (!results.settings.empty()) batch_.copy(results.settings, inputs_.settings());
-  if (trains()) model.record_backward(doutput, inputs_.place());
+  if (!trains()) return;
+  model.record_backward(doutput, inputs_.place());
+  gradient_parts_ = model.gradient_parts();
 }
 
 void RecordedStep::record_contrastive(Recording& recording, const StepResults& results) {

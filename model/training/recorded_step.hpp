@@ -10,6 +10,7 @@
 #include "clora/model/training/contrastive_loss.hpp"
 #include "clora/model/training/preference_loss.hpp"
 #include "clora/model/transformer/column_scales.hpp"
+#include "clora/model/transformer/gradient_parts.hpp"
 #include "clora/model/transformer/language_model.hpp"
 #include "clora/model/transformer/memory_policy.hpp"
 #include "clora/model/transformer/recorded_rows.hpp"
@@ -31,6 +32,7 @@ struct StepTask {
   // The rows are then answers (pack_answers()), and what the step computes follows from its
   // results.
   std::optional<PreferenceLoss> preference = {};
+  bool marks_gradients = false;  // gradient_parts() have marks, for an exchange among ranks
 };
 
 // The sizes for which a step is recorded: rows, and how many of them are labelled.
@@ -63,6 +65,9 @@ class RecordedStep {
 
   const RecordedRows& inputs() const noexcept { return inputs_; }
   Batch& batch() noexcept { return batch_; }
+  const Batch& batch() const noexcept { return batch_; }
+  // Parts of the adapter's gradients that are final before the end of the step, in this order.
+  const std::vector<GradientPart>& gradient_parts() const noexcept { return gradient_parts_; }
 
  private:
   bool trains() const { return task_.kind == StepKind::train; }
@@ -82,6 +87,7 @@ class RecordedStep {
   const ColumnScales* scales_;
   RecordedRows inputs_;
   Batch batch_;
+  std::vector<GradientPart> gradient_parts_;
 };
 
 // Returns the sizes of the recorded step for these row counts, each rounded up so that few
@@ -101,11 +107,13 @@ class RecordedSteps {
   // before the next submit() after they have changed.
   void update_scales() { scales_.update(); }
   // Replays the step that fits `packed`, padded to its row count: uploads and submits without
-  // waiting. `staging` must stay unchanged until the fence has passed.
+  // waiting. `staging` must stay unchanged until the fence has passed. That step is latest()
+  // afterwards, until the next call of submit() or prepare().
   Fence submit(const PackedRows& packed, const RecordedRows::Scalars& scalars,
                std::vector<std::int32_t>& staging);
   // Records the step for these row counts ahead of its first use.
   RecordedStep& prepare(const WantedRows& wanted);
+  const RecordedStep& latest() const { return steps_.front(); }
 
  private:
   LanguageModel* model_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/training/run_ranks.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/parse_integer.hpp"
 
@@ -80,7 +81,10 @@ Fingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records) {
 }
 
 Fingerprint without_steps(Fingerprint fingerprint) {
-  std::erase_if(fingerprint, [](const FingerprintSetting& s) { return s.name == kSteps; });
+  // The devices do not matter: others give the same results but for rounding.
+  std::erase_if(fingerprint, [](const FingerprintSetting& s) {
+    return s.name == kSteps || s.name == kDevicesSetting || s.name == kSharesSetting;
+  });
   return fingerprint;
 }
 

@@ -1,16 +1,20 @@
 #include "clora/model/training/trainer.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
 
+#include "clora/model/training/rank_shares.hpp"
 #include "clora/model/training/recorded_step.hpp"
 #include "clora/ops/optimizers/average.hpp"
 #include "model/configuration/experts_layer.hpp"
 #include "model/training/device_optimizer.hpp"
+#include "model/training/gradient_exchange.hpp"
 #include "model/transformer/finite_check.hpp"
+#include "runtime/elapsed.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
 #include "runtime/memory/host_hold.hpp"
@@ -29,10 +33,15 @@ void check_balance(double coefficient, const ModelConfig& config) {
 // A step whose result has not been read yet, and the host memory of its transfers.
 struct InFlight {
   StepResult result;
+  std::size_t micro_batches = 0;
   std::vector<std::vector<std::int32_t>> staging, kl_staging;
+  UpdateSettings settings;
   std::vector<float> results;  // in the layout of the device buffer
+  std::vector<float> sums;     // over ranks, in the order of the exchange; empty: one rank
   Fence fence;
 };
+
+constexpr std::size_t kLossSum = 0, kGradNorm = 1, kBalanceLoss = 2;  // in the results
 
 }  // namespace
 
@@ -55,21 +64,31 @@ struct Trainer::Impl {
     check_balance(config.router_aux_loss_coef, model.config());
     check(config.policy);
     if (config.preference) check(*config.preference);
+    if (config.preference && config.ranks != nullptr) {
+      fail(ErrorCode::unsupported,
+           "trainer: the sums of a preference loss are not added over ranks; train on one device");
+    }
     adapter.allocate_gradients();
     const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
     const std::int64_t of_preference = config.preference ? round_up(kPreferenceSums, step) : 0;
     results = context.allocate({kResults * step + of_preference}, DType::f32, MemoryTag::adapters);
     if (has_kl()) kl = context.allocate({1}, DType::f32, MemoryTag::adapters);
     update_settings = context.allocate({8}, DType::f32, MemoryTag::adapters);
-    recorded = std::make_unique<RecordedSteps>(
-        language_model, &adapter,
-        StepTask{StepKind::train, config.contrastive, config.policy, config.preference},
-        step_results(), arena);
+    recorded =
+        std::make_unique<RecordedSteps>(language_model, &adapter,
+                                        StepTask{StepKind::train, config.contrastive, config.policy,
+                                                 config.preference, config.ranks != nullptr},
+                                        step_results(), arena);
     if (has_kl()) {
       kl_steps = std::make_unique<RecordedSteps>(
           language_model, &adapter,
           StepTask{StepKind::evaluate, std::nullopt, config.policy, config.preference},
           StepResults{.loss_sum = loss_sum(), .kl = kl}, arena);
+    }
+    if (config.ranks != nullptr) {
+      shares.assign(static_cast<std::size_t>(config.ranks->size()), 1);
+      exchange.emplace(context, *config.ranks, adapter.flat_gradients(),
+                       std::vector{loss_sum(), balance_loss()});
     }
     zero.fill_zero(adapter.flat_gradients());
     zero.fill_zero(loss_sum());
@@ -90,9 +109,9 @@ struct Trainer::Impl {
   Tensor result(std::int64_t i, std::int64_t count = 1) const {
     return results.slice(4 * result_at(i), {count}, DType::f32);
   }
-  Tensor loss_sum() const { return result(0); }
-  Tensor grad_norm() const { return result(1); }
-  Tensor balance_loss() const { return result(2); }
+  Tensor loss_sum() const { return result(kLossSum); }
+  Tensor grad_norm() const { return result(kGradNorm); }
+  Tensor balance_loss() const { return result(kBalanceLoss); }
   bool has_kl() const { return config.preference && config.preference->has_kl(); }
   Tensor preference_sums() const { return result(kResults, kPreferenceSums); }
   StepResults step_results() const {
@@ -113,8 +132,15 @@ struct Trainer::Impl {
   void restore_average(const std::vector<float>& values);
 
   UpdateSettings settings_of(std::int64_t step, double learning_rate) const;
-  void enqueue_gradients(std::span<const PackedRows> micro_batches, InFlight& flight);
+  MicroBatchRange own_range(std::size_t count) const;
+  // Returns a fence after the last one of the range.
+  Fence enqueue_gradients(std::span<const PackedRows> micro_batches, MicroBatchRange own,
+                          InFlight& flight);
+  void begin_exchange(std::span<const PackedRows> micro_batches, MicroBatchRange own, Fence end);
   void enqueue_update(InFlight& flight);
+  // With ranks: waits until the gradients of the step in flight are added up, then enqueues its
+  // update.
+  void finish_exchange();
   std::optional<StepResult> finish(HostHold<InFlight> flight);
   void require_finite(const StepResult& result) const;
 
@@ -125,6 +151,8 @@ struct Trainer::Impl {
   std::shared_ptr<Arena> arena = std::make_shared<Arena>();
   static constexpr std::int64_t kResults = 3;  // of one value
   std::unique_ptr<RecordedSteps> recorded, kl_steps;
+  std::vector<std::int64_t> shares;  // of the ranks
+  std::optional<GradientExchange> exchange;
   Batch zero, update;
   Tensor results, update_settings, kl;
   Tensor average;  // empty without an average
@@ -143,34 +171,63 @@ UpdateSettings Trainer::Impl::settings_of(std::int64_t step, double learning_rat
   return settings;
 }
 
-void Trainer::Impl::enqueue_gradients(std::span<const PackedRows> micro_batches, InFlight& flight) {
-  const UpdateSettings settings = settings_of(flight.result.step, flight.result.learning_rate);
+MicroBatchRange Trainer::Impl::own_range(std::size_t count) const {
+  if (!exchange) return {0, count};
+  return range_of_rank(count, shares, static_cast<std::size_t>(config.ranks->rank()));
+}
+
+Fence Trainer::Impl::enqueue_gradients(std::span<const PackedRows> micro_batches,
+                                       MicroBatchRange own, InFlight& flight) {
+  flight.settings = settings_of(flight.result.step, flight.result.learning_rate);
   const auto balance_weight =
       static_cast<float>(config.router_aux_loss_coef / static_cast<double>(micro_batches.size()));
   flight.staging.resize(micro_batches.size());
   flight.kl_staging.resize(micro_batches.size());
   const float weight = 1.0F / static_cast<float>(flight.result.tokens);
   const std::int64_t nll_rows = flight.result.nll_rows;
-  zero.submit();
+  Fence end = zero.submit();
   recorded->update_scales();
   if (kl_steps) kl_steps->update_scales();
-  for (std::size_t i = 0; i < micro_batches.size(); ++i) {
+  for (std::size_t i = own.begin; i < own.end; ++i) {
     // A running count, since steps may have different numbers of micro-batches.
     const auto draw =
         static_cast<std::uint32_t>(micro_batches_done + 1) + static_cast<std::uint32_t>(i);
     if (kl_steps) {
       kl_steps->submit(*micro_batches[i].answers.mismatched, {}, flight.kl_staging[i]);
     }
-    recorded->submit(micro_batches[i],
-                     {.weight = config.preference ? 1 : weight,
-                      .seed = config.dropout_seed,
-                      .step = draw,
-                      .settings = settings,
-                      .balance_weight = balance_weight,
-                      .answer_weight = weight,
-                      .nll_weight = nll_rows > 0 ? 1.0F / static_cast<float>(nll_rows) : 0},
-                     flight.staging[i]);
+    end = recorded->submit(micro_batches[i],
+                           {.weight = config.preference ? 1 : weight,
+                            .seed = config.dropout_seed,
+                            .step = draw,
+                            .settings = flight.settings,
+                            .balance_weight = balance_weight,
+                            .answer_weight = weight,
+                            .nll_weight = nll_rows > 0 ? 1.0F / static_cast<float>(nll_rows) : 0},
+                           flight.staging[i]);
   }
+  if (own.begin < own.end) return end;
+  // A rank without a micro-batch updates its adapter all the same.
+  return context.write_async(update_settings, std::as_bytes(std::span(&flight.settings, 1)));
+}
+
+void Trainer::Impl::begin_exchange(std::span<const PackedRows> micro_batches, MicroBatchRange own,
+                                   Fence end) {
+  const bool computes = own.begin < own.end;
+  if (!exchange->has_parts()) {
+    exchange->set_parts(computes ? recorded->latest()
+                                 : recorded->prepare(wanted_rows(micro_batches.front())));
+  }
+  exchange->begin(computes ? &recorded->latest() : nullptr, std::move(end));
+}
+
+void Trainer::Impl::finish_exchange() {
+  if (!exchange || !exchange->pending()) return;
+  HostHold<InFlight> flight = std::exchange(in_flight, {});  // has no result if the exchange fails
+  broken_step = flight->result.step;
+  flight->sums = exchange->finish();
+  enqueue_update(*flight);
+  broken_step = 0;
+  in_flight = std::move(flight);
 }
 
 void Trainer::Impl::enqueue_update(InFlight& flight) {
@@ -189,16 +246,20 @@ std::optional<StepResult> Trainer::Impl::finish(HostHold<InFlight> flight) {
   const auto value = [&](std::int64_t i) {
     return static_cast<double>(flight->results[result_at(i)]);
   };
+  const std::vector<float>& sums = flight->sums;
+  const double loss_sum = sums.empty() ? value(kLossSum) : static_cast<double>(sums.front());
+  const double balance = sums.empty() ? value(kBalanceLoss) : static_cast<double>(sums.back());
   StepResult& result = flight->result;
-  result.balance_loss = value(2) / static_cast<double>(flight->staging.size());  // micro-batches
-  result.loss = value(0) / tokens + config.router_aux_loss_coef * result.balance_loss;
+  result.balance_loss = balance / static_cast<double>(flight->micro_batches);
+  result.loss = loss_sum / tokens + config.router_aux_loss_coef * result.balance_loss;
   if (config.preference) {
-    const PreferenceSums sums = sums_of(std::span(flight->results).subspan(result_at(kResults)));
+    const PreferenceSums of_pairs =
+        sums_of(std::span(flight->results).subspan(result_at(kResults)));
     const PreferenceKind kind = config.preference->formula.kind;
-    result.loss += loss_of(sums, kind, result.nll_rows);
-    result.preference = scores_of(sums, kind, result.nll_rows);
+    result.loss += loss_of(of_pairs, kind, result.nll_rows);
+    result.preference = scores_of(of_pairs, kind, result.nll_rows);
   }
-  result.grad_norm = value(1);
+  result.grad_norm = value(kGradNorm);
   require_finite(result);
   return flight->result;
 }
@@ -227,7 +288,9 @@ std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batche
           "trainer: the update of step {} failed midway, so the adapter and the optimizer are "
           "undefined; restore() a saved state and the adapter, or create both again",
           impl.broken_step);
+  impl.finish_exchange();
   HostHold<InFlight> flight(impl.context);
+  flight->micro_batches = micro_batches.size();
   StepResult& result = flight->result;
   for (const PackedRows& packed : micro_batches) {
     result.tokens += packed.target_count;
@@ -244,9 +307,15 @@ std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batche
   result.step = impl.steps + 1;
   result.learning_rate = learning_rate;
 
-  impl.enqueue_gradients(micro_batches, *flight);
+  const MicroBatchRange own = impl.own_range(micro_batches.size());
+  if (impl.exchange) impl.broken_step = result.step;
+  Fence gradients = impl.enqueue_gradients(micro_batches, own, *flight);
   impl.broken_step = result.step;
-  impl.enqueue_update(*flight);
+  if (impl.exchange) {
+    impl.begin_exchange(micro_batches, own, std::move(gradients));
+  } else {
+    impl.enqueue_update(*flight);
+  }
   impl.broken_step = 0;
   impl.steps = result.step;
   impl.micro_batches_done += std::ssize(micro_batches);
@@ -260,7 +329,29 @@ double Trainer::roofline_seconds(const WantedRows& wanted, const RooflinePeaks& 
          impl_->update.roofline_seconds(peaks);
 }
 
+void Trainer::set_shares(std::vector<std::int64_t> shares) {
+  require(impl_->exchange && shares.size() == impl_->shares.size(),
+          "trainer: {} shares were given, but there are {} ranks", shares.size(),
+          impl_->shares.size());
+  impl_->shares = std::move(shares);
+}
+
+double Trainer::gradient_seconds(const PackedRows& micro_batch) {
+  Impl& impl = *impl_;
+  HostHold<InFlight> flight(impl.context);
+  flight->result.tokens = std::max(1, micro_batch.target_count);
+  double seconds = 0;
+  for (int turn = 0; turn < 2; ++turn) {  // the first one records the step and builds kernels
+    const auto begin = std::chrono::steady_clock::now();
+    impl.enqueue_gradients({&micro_batch, 1}, {0, 1}, *flight).wait();
+    seconds = seconds_since(begin);
+  }
+  flight.mark_idle();
+  return seconds;
+}
+
 std::optional<StepResult> Trainer::drain() {
+  impl_->finish_exchange();
   return impl_->finish(std::exchange(impl_->in_flight, {}));
 }
 
@@ -269,6 +360,7 @@ std::shared_ptr<Arena> Trainer::arena() const noexcept { return impl_->arena; }
 std::int64_t Trainer::steps() const noexcept { return impl_->steps; }
 
 Trainer::State Trainer::state() {
+  impl_->finish_exchange();
   return {.step = impl_->steps,
           .micro_batches = impl_->micro_batches_done,
           .optimizer = impl_->optimizer->read(),

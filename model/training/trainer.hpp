@@ -14,6 +14,7 @@
 
 #include "clora/lora/adapter.hpp"
 #include "clora/model/data/packing.hpp"
+#include "clora/model/training/communicator.hpp"
 #include "clora/model/training/contrastive_loss.hpp"
 #include "clora/model/training/optimizer.hpp"
 #include "clora/model/training/preference_loss.hpp"
@@ -42,6 +43,10 @@ struct TrainerConfig {
   // answers of KTO, whose KL term is computed for each micro-batch.
   std::optional<PreferenceLoss> preference = {};
   MemoryPolicy policy = {};
+  // The ranks that train together, or null. Each has a model, an adapter and a Trainer, with the
+  // same contents and settings. step(), drain() and state() are then collective, and an update is
+  // enqueued by the next of them after its step(). Must outlive the Trainer.
+  Communicator* ranks = nullptr;
 };
 
 struct StepResult {
@@ -72,11 +77,19 @@ class Trainer {
   // An Error before the update is enqueued leaves adapter, optimizer and step number unchanged: the
   // step may be retried. A later Error leaves them undefined, and every further step() fails with
   // invalid_argument until restore().
-  // Errors: out_of_memory, build_failed, device, device_lost. Errors of the previous step, which is
-  // then over: invalid_file, naming the weight, if a weight of the model is not finite; else
-  // diverged if its loss or gradient norm is not finite. The adapter and the optimizer's state are
-  // then not finite, either; files are not changed.
+  // With ranks, every rank passes the micro-batches of all of them, and computes its share: the
+  // result is that of one rank which computes all. A failed step cannot be retried.
+  // Errors: out_of_memory, build_failed, device, device_lost, cancelled (Communicator). Errors of
+  // the previous step, which is then over: invalid_file, naming the weight, if a weight of the
+  // model is not finite; else diverged if its loss or gradient norm is not finite. The adapter and
+  // the optimizer's state are then not finite, either; files are not changed.
   std::optional<StepResult> step(std::span<const PackedRows> micro_batches, double learning_rate);
+  // In what proportions micro-batches are dealt to the ranks (rank_shares.hpp); equal ones at
+  // first. REQUIRES: a share for each rank, the same ones on all.
+  void set_shares(std::vector<std::int64_t> shares);
+  // Measures the seconds that this device takes for the gradients of a micro-batch, without an
+  // update. Waits. REQUIRES: no step is in flight.
+  double gradient_seconds(const PackedRows& micro_batch);
   // Records the step for these row counts ahead of its first use. Preparing the largest step first
   // lets all others share its memory.
   void prepare(const WantedRows& wanted);

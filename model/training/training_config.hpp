@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "clora/model/data/data_order.hpp"
+#include "clora/model/training/communicator.hpp"
 #include "clora/model/training/contrastive_loss.hpp"
 #include "clora/model/training/optimizer.hpp"
 #include "clora/model/training/preference_loss.hpp"
@@ -53,6 +54,12 @@ struct TrainingRunConfig {
   std::optional<ContrastiveLoss> contrastive = {};  // of text pairs; nullopt: of the next token
   std::optional<PreferenceLoss> preference = {};    // of answers that are compared
   MemoryPolicy policy = {};
+  // The ranks that train together (TrainerConfig::ranks), or null. grad_accumulation counts the
+  // micro-batches of all of them.
+  Communicator* ranks = nullptr;
+  // In what proportions micro-batches are dealt to the ranks. Empty: equal ones for like devices,
+  // else by their speed, measured at the start, or as before if the run resumes on such devices.
+  std::vector<std::int64_t> device_shares = {};
 };
 
 // Limit of the optimiser steps in a run.

@@ -12,6 +12,7 @@
 #include "clora/lora/adapter.hpp"
 #include "clora/model/data/records.hpp"
 #include "clora/model/training/evaluator.hpp"
+#include "clora/model/training/rank_shares.hpp"
 #include "clora/model/training/resumption.hpp"
 #include "clora/model/training/trainer.hpp"
 #include "clora/model/training/training_config.hpp"
@@ -28,6 +29,8 @@ struct TrainingCallbacks {
   std::function<bool()> should_stop;
   // Called before the first step of a run that resumes from a checkpoint.
   std::function<void(const ResumePoint&)> on_resume = {};
+  // Called before the first step of a run with ranks.
+  std::function<void(const DeviceShares&)> on_shares = {};
 };
 
 struct TrainingSummary {
@@ -49,6 +52,9 @@ WantedRows largest_step(const ModelConfig& model, const Records& train,
                         const TrainingRunConfig& config, std::int64_t begin = 0,
                         const std::function<bool()>& should_stop = {});
 
+// With config.ranks, every rank calls this with the same arguments but for model, adapter and
+// callbacks; only rank 0 writes files. Evaluations are split like micro-batches. should_stop of any
+// rank stops all.
 // Runs the training. `valid` may be null. With a preference loss the adapter must be the one that
 // the run began with, also to resume: the reference is the model with it. Saves the adapter to
 // adapter_out at the end, and when stopped after a step; nothing is written before. With early

@@ -1,9 +1,11 @@
 #include "clora/model/transformer/column_scales.hpp"
 
+#include <algorithm>
 #include <vector>
 
 #include "clora/ops/lora_linear/dora.hpp"
 #include "runtime/fail.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {
@@ -18,17 +20,6 @@ void refuse_experts(const Adapter& adapter) {
   }
 }
 
-// Records the norms of the weights into new tensors, one for each module.
-std::vector<Tensor> record_norms(Batch& batch, const LanguageModel& model, const Adapter& adapter) {
-  std::vector<Tensor> all;
-  for (const AdapterModule& module : adapter.modules()) {
-    all.push_back(
-        batch.context().allocate({module.site.outputs}, DType::f32, MemoryTag::adapters));
-    record_weight_norms(batch, all.back(), model.linear(module.site.path).weights.w);
-  }
-  return all;
-}
-
 }  // namespace
 
 ColumnScales::ColumnScales(LanguageModel& model, const Adapter* adapter) : batch_(model.context()) {
@@ -38,32 +29,52 @@ ColumnScales::ColumnScales(LanguageModel& model, const Adapter* adapter) : batch
   update();
 }
 
+Tensor ColumnScales::Columns::of(const Tensor& flat) const {
+  return flat.slice(at * sizeof(float), {count}, DType::f32);
+}
+
+void ColumnScales::place(const Context& context, const Adapter& adapter) {
+  const std::size_t step =
+      std::max<std::size_t>(1, context.device().base_alignment_bytes / sizeof(float));
+  for (const AdapterModule& module : adapter.modules()) {
+    columns_[module.site.path] = {end_, module.site.outputs};
+    end_ = round_up(end_ + static_cast<std::size_t>(module.site.outputs), step);
+  }
+}
+
 void ColumnScales::record(LanguageModel& model, const Adapter& adapter) {
   Context& context = model.context();
+  place(context, adapter);
+  const Shape all{static_cast<std::int64_t>(end_)};
+  squared_ = context.allocate(all, DType::f32, MemoryTag::adapters);
+  scales_ = context.allocate(all, DType::f32, MemoryTag::adapters);
   Batch once(context);
-  const std::vector<Tensor> squared = record_norms(once, model, adapter);
-  once.submit().wait();
-  for (std::size_t i = 0; i < squared.size(); ++i) {
-    const AdapterModule& module = adapter.modules()[i];
-    const Tensor scale =
-        context.allocate({module.site.outputs}, DType::f32, MemoryTag::adapters);
-    record_column_scale(batch_, scale,
-                        {.magnitude = adapter.magnitude(module.site.path),
-                         .squared = squared[i],
-                         .w = model.linear(module.site.path).weights.w,
-                         .lora = adapter.weights(module.site.path)});
-    scales_.emplace(module.site.path, scale);
+  DoraLayers layers{
+      .parameters = adapter.parameters(), .squared = squared_, .column_scale = scales_};
+  for (const AdapterModule& module : adapter.modules()) {
+    const Columns& columns = columns_.at(module.site.path);
+    const Weight& w = model.linear(module.site.path).weights.w;
+    record_weight_norms(once, columns.of(squared_), w);
+    layers.layers.push_back({.w = w,
+                             .rank = module.rank,
+                             .scale = module.scale,
+                             .a = module.a_offset,
+                             .bt = module.bt_offset,
+                             .magnitude = module.magnitude_offset,
+                             .columns = columns.at});
   }
+  once.submit().wait();
+  record_column_scales(batch_, layers);
   batch_.seal();
 }
 
 void ColumnScales::update() {
-  if (!scales_.empty()) batch_.submit();
+  if (!columns_.empty()) batch_.submit();
 }
 
 Tensor ColumnScales::of(std::string_view path) const {
-  const auto at = scales_.find(path);
-  return at == scales_.end() ? Tensor() : at->second;
+  const auto found = columns_.find(path);
+  return found == columns_.end() ? Tensor() : found->second.of(scales_);
 }
 
 // With magnitudes of one, the factors are the inverses of the norms.

@@ -6,6 +6,8 @@
 // Threads: one at a time.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -18,21 +20,29 @@ namespace clora {
 
 class ColumnScales {
  public:
-  // Computes the norms of the weights, which reads each adapted weight once, and the factors; waits.
-  // Does nothing if the adapter is null or has no magnitudes. Errors: unsupported if a module is of
-  // experts; out_of_memory.
+  // Computes the norms of the weights, which reads each adapted weight once, and the factors;
+  // waits. Does nothing if the adapter is null or has no magnitudes. Errors: unsupported if a
+  // module is of experts; out_of_memory.
   ColumnScales(LanguageModel& model, const Adapter* adapter);
 
-  // Enqueues the computation from the current parameters: a product of as many rows as the adapter
-  // has ranks with each adapted weight.
+  // Enqueues the computation from the current parameters (record_column_scales()).
   void update();
   // [N]; empty if the adapter has no magnitudes, or no module of that path.
   Tensor of(std::string_view path) const;
 
  private:
+  void place(const Context& context, const Adapter& adapter);
   void record(LanguageModel& model, const Adapter& adapter);
 
-  std::map<std::string, Tensor, std::less<>> scales_;
+  // Of each module's columns in the two flat tensors [c].
+  struct Columns {
+    std::size_t at = 0;
+    std::int64_t count = 0;
+    Tensor of(const Tensor& flat) const;
+  };
+  std::map<std::string, Columns, std::less<>> columns_;
+  std::size_t end_ = 0;
+  Tensor squared_, scales_;
   Batch batch_;
 };
 

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "clora/ops/quant/quant.hpp"
 #include "clora/ops/rowwise/add.hpp"
 #include "clora/ops/rowwise/dropout.hpp"
 #include "ops/activations.hpp"
 #include "ops/dispatch/variant_launch.hpp"
 #include "ops/launch_grids.hpp"
+#include "ops/lora_linear/dora_options.hpp"
 #include "ops/rowwise/gate_formula.hpp"
 #include "ops/tensor_overlap.hpp"
 #include "runtime/fail.hpp"
@@ -16,39 +16,7 @@
 namespace clora {
 namespace {
 
-constexpr std::uint32_t kGroup = 64;
-constexpr std::uint32_t kColumns = 16;     // of a group that sums chunks
-constexpr std::size_t kItemsOfNorms = 32;  // of a row of w, on GPUs
-constexpr std::int64_t kMaxNormGroups = 1 << 15;
-
 bool is_cpu(const Context& context) { return context.device().kind == DeviceKind::cpu; }
-
-void record_norms_of_part(Batch& batch, const Tensor& squared, const Tensor& w) {
-  const std::int64_t rows = w.shape()[0];
-  const std::size_t items = is_cpu(batch.context()) ? 1 : kItemsOfNorms;
-  Defines defines;
-  set_weight_type(defines, w);
-  defines.set("ITEMS", u32(static_cast<std::int64_t>(items)));
-  const auto elements = static_cast<double>(w.elements());
-  Launch launch{batch.context().kernel("weight_norms.cl", "weight_norms", defines),
-                groups_of(items, static_cast<std::size_t>(std::min(rows, kMaxNormGroups))),
-                {2 * elements, static_cast<double>(w.bytes())},
-                "dora/weight_norms"};
-  batch.launch(std::move(launch), squared, w, u32(rows), u32(w.shape()[1]));
-}
-
-// The options of dora.cl that one of its kernels does not use are those of f32. vec 0: not set.
-Defines dora_defines(std::uint32_t vec, DType dy = DType::f32, DType f = DType::f32,
-                     DType scaled = DType::f32) {
-  Defines defines;
-  if (vec > 0) defines.set("VEC_SIZE", vec);
-  defines.set("DY_TYPE", std::string(name_of(dy)));
-  defines.set("Y_TYPE", std::string(name_of(f)));
-  defines.set("SCALED_TYPE", std::string(name_of(scaled)));
-  defines.set("GROUP", kGroup);
-  defines.set("COLUMNS", kColumns);
-  return defines;
-}
 
 // The split of rows and columns over the items of a backward, and its sums of chunks.
 struct Chunks {
@@ -74,8 +42,8 @@ Chunks::Chunks(const Context& context, const Shape& dy) {
   const auto groups = static_cast<std::int64_t>(cpu_groups(context.device(), dy[0]));
   rows = cpu ? divide_up(dy[0], groups) : std::clamp(dy[0] * vecs / kItems, kMinRows, kMaxRows);
   count = divide_up(dy[0], rows);
-  const std::size_t group = cpu ? 1 : kGroup;
-  const auto items = static_cast<std::size_t>(cpu ? 1 : round_up(vecs, std::int64_t{kGroup}));
+  const std::size_t group = cpu ? 1 : kDoraGroup;
+  const auto items = static_cast<std::size_t>(cpu ? 1 : round_up(vecs, std::int64_t{kDoraGroup}));
   grid = {{items, static_cast<std::size_t>(count), 1}, {group, 1, 1}};
 }
 
@@ -84,7 +52,7 @@ void record_magnitudes(Batch& batch, const Tensor& dmagnitude, const Tensor& par
   const std::int64_t columns = magnitude.elements(), chunks = parts.shape()[0];
   const auto work = static_cast<double>(parts.elements());
   Launch launch{batch.context().kernel("dora.cl", "dora_magnitudes", dora_defines(1)),
-                groups_of(kGroup, static_cast<std::size_t>(divide_up(columns, kColumns))),
+                groups_of(kDoraGroup, static_cast<std::size_t>(divide_up(columns, kDoraColumns))),
                 {work, 4 * work},
                 "dora/magnitudes"};
   batch.launch(std::move(launch), dmagnitude, parts, magnitude, u32(columns), u32(chunks));
@@ -128,43 +96,6 @@ void require_swiglu(std::string_view op, const DoraSwigluBackward& b) {
 }
 
 }  // namespace
-
-void record_weight_norms(Batch& batch, const Tensor& squared, const Weight& w) {
-  require_weight("weight norms", "w", w);
-  require_tensor("weight norms", "squared", squared, {w.shape()[0]});
-  std::int64_t begin = 0;
-  for (const Tensor& part : w.parts()) {
-    const std::int64_t rows = part.shape()[0];
-    record_norms_of_part(batch, w.is_split() ? squared.rows(begin, rows) : squared, part);
-    begin += rows;
-  }
-}
-
-void record_column_scale(Batch& batch, const Tensor& column_scale, const DoraNorms& norms) {
-  constexpr std::string_view kOp = "dora column_scale";
-  const auto& [magnitude, squared, w, lora] = norms;
-  require_weight(kOp, "w", w);
-  require(!lora.empty() && lora.row_groups.empty(), "{}: lora must be one adapter", kOp);
-  const std::int64_t columns = w.shape()[0], rank = lora.rank();
-  for (const auto& [name, t] : {std::pair{"column_scale", &column_scale},
-                                {"magnitude", &magnitude},
-                                {"squared", &squared}}) {
-    require_tensor(kOp, name, *t, {columns});
-  }
-  require_tensor(kOp, "lora.a", lora.a, {rank, w.shape()[1]});
-  require_tensor(kOp, "lora.bt", lora.bt, {rank, columns});
-  const Tensor product = batch.temporary({rank, columns}, DType::f32, "dora a w^T");
-  const Tensor gram = batch.temporary({rank, rank}, DType::f32, "dora a a^T");
-  record_gemm(batch, product, lora.a, w);
-  record_gemm(batch, gram, lora.a, lora.a);
-  const auto terms = static_cast<double>(columns * rank);
-  Launch launch{batch.context().kernel("dora.cl", "dora_column_scale", dora_defines(1)),
-                groups_of(kGroup, static_cast<std::size_t>(divide_up(columns, kGroup))),
-                {terms * static_cast<double>(rank + 4), 8 * terms},
-                "dora/column_scale"};
-  batch.launch(std::move(launch), column_scale, magnitude, squared, lora.bt, product, gram,
-               lora.scale, u32(columns), u32(rank));
-}
 
 Cost dora_backward_cost(const Shape& dy, DType dy_type, DType f_type, DType scaled_type) {
   const auto n = static_cast<double>(dy.elements());

@@ -20,6 +20,10 @@
 // a row of w + scale b a whose norm is zero has the factor zero, where PEFT divides by zero.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
 #include "clora/ops/lora_linear/lora_linear.hpp"
 #include "clora/ops/rowwise/swiglu.hpp"
 
@@ -28,19 +32,28 @@ namespace clora {
 // squared [N] f32 = the sums of squares of the rows of w, which is frozen: needed once. Overwrites.
 void record_weight_norms(Batch& batch, const Tensor& squared, const Weight& w);
 
-// g from the current a, b and m, without materialising w + scale b a:
+// g of all layers of an adapter from their current a, b and m, without materialising w + scale b a:
 //   |w_n + scale b_n a|^2 = |w_n|^2 + 2 scale b_n (a w_n) + scale^2 b_n (a a^T) b_n^T
-// One product of R rows with w. Sums are f32; their relative error is about
-// 2^-22 (|w_n| + |scale b_n a|)^2 / |w_n + scale b_n a|^2. Products that round to bf16 (R above the
-// rows of skinny products) add 2^-8 |scale b_n a| / |w_n| at most.
-struct DoraNorms {
-  Tensor magnitude;  // m [N]
-  Tensor squared;    // of record_weight_norms()
-  Weight w;          // [N, K]
-  LoraWeights lora;  // a and bt [R, ...], scale; neither a stack nor with dropout
+// A product of R rows with each w, and two launches for all layers. Sums are f32; their relative
+// error is about 2^-22 (|w_n| + |scale b_n a|)^2 / |w_n + scale b_n a|^2. Products that round to
+// bf16 (R above the rows of skinny products) add 2^-8 |scale b_n a| / |w_n| at most.
+struct DoraLayer {
+  Weight w;  // [N, K]
+  std::int64_t rank = 0;
+  float scale = 1;
+  // Where a [R, K], bt [R, N] and m [N] begin in the parameters, and the N columns in squared and
+  // column_scale: in elements, each where a kernel argument may begin.
+  std::size_t a = 0, bt = 0, magnitude = 0, columns = 0;
 };
-// Overwrites column_scale [N] f32.
-void record_column_scale(Batch& batch, const Tensor& column_scale, const DoraNorms& norms);
+struct DoraLayers {
+  Tensor parameters;    // [n], of a ParameterSet
+  Tensor squared;       // [c]: of record_weight_norms()
+  Tensor column_scale;  // [c]
+  std::vector<DoraLayer> layers = {};
+};
+// Overwrites the columns of the layers in column_scale. Errors: unsupported for offsets from 2^32
+// on.
+void record_column_scales(Batch& batch, const DoraLayers& all);
 
 // What the gradient of the magnitudes reads. All [N] but f.
 struct DoraOutput {

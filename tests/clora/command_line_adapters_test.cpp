@@ -2,7 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "clora/lora/adapter_matrices.hpp"
+#include "clora/lora/peft_files.hpp"
+#include "clora/model/text/tokenizer_files.hpp"
+#include "clora/model/transformer/language_model.hpp"
+#include "clora/model/weights/fuse.hpp"
+#include "clora/model/weights/weights.hpp"
+#include "tests/support/op_test.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/training_folder.hpp"
 
@@ -22,20 +30,22 @@ class CommandLineAdapters : public test::TrainingFolder {
     write_adapter("small", 2, 3);
   }
 
-  // Of the first layer's q_proj and v_proj, which the tiny model has.
+  // Of the model's first two linear layers.
   void write_adapter(const char* name, std::int64_t rank, int seed) const {
-    AdapterMatrices adapter{
-        .config = {.rank = rank, .alpha = 8, .target_modules = {"q_proj", "v_proj"}},
-        .modules = {}};
-    for (const char* layer :
-         {"model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.v_proj"}) {
+    AdapterMatrices adapter{.config = {.rank = rank, .alpha = 8}, .modules = {}};
+    const auto sites = adapter_sites(WeightFiles::open(at("model")).config());
+    for (const AdapterSite& site : {sites[0], sites[1]}) {
+      adapter.config.target_modules.push_back(site.path);
       ModuleMatrices& module = adapter.modules.emplace_back();
-      module.site = {layer, 16, 24};
+      module.site = site;
       module.rank = rank;
       module.scale = 8 / static_cast<double>(rank);
-      for (int i = 0; i < rank * 16; ++i) module.a.push_back((i * 37 + seed * 11) % 19 / 9.0 - 1);
-      for (int i = 0; i < rank * 24; ++i) module.b.push_back((i * 53 + seed * 29) % 23 / 11.0 - 1);
+      for (int i = 0; i < rank * site.inputs; ++i)
+        module.a.push_back((i * 37 + seed * 11) % 19 / 9.0 - 1);
+      for (int i = 0; i < rank * site.outputs; ++i)
+        module.b.push_back((i * 53 + seed * 29) % 23 / 11.0 - 1);
     }
+    std::ranges::sort(adapter.modules, {}, [](const auto& module) { return module.site.path; });
     write_adapter_matrices(adapter, folder_ / name);
   }
 
@@ -91,7 +101,7 @@ TEST_F(CommandLineAdapters, TextNamesTheErrorAndTheWorstModule) {
   const ProgramResult result = run({"resize", at("one"), "--rank", "2", "--out", at("out")});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("2 modules, rank 2; relative error "));
-  EXPECT_THAT(result.out, HasSubstr("worst: model.layers.0.self_attn."));
+  EXPECT_THAT(result.out, HasSubstr("worst: model.layers.0."));
   EXPECT_THAT(result.out, HasSubstr("kept energy "));
   EXPECT_THAT(run({"diff", at("one")}).out, HasSubstr("layer"));
   EXPECT_THAT(run({"prune", at("one"), "--rank-share", "0.2", "--out", at("pruned")}).out,
@@ -121,7 +131,7 @@ TEST_F(CommandLineAdapters, OptionsThatATypeDoesNotHaveAreMistakes) {
   expect_error(with({"--type", "mean"}), 2, "mean");
   expect_error(with({"--data", at("data/train.jsonl")}), 2, "--model");
   expect_error({"add", at("one") + "=0", "--out", at("out")}, 2, "other than 0");
-  expect_error({"subtract", at("one"), "--out", at("out")}, 2, "ADAPTER");
+  expect_error({"subtract", at("one"), "--out", at("out")}, 2, "at least one to subtract");
   expect_error({"resize", at("one"), "--out", at("out")}, 2, "--rank or --energy");
   expect_error({"prune", at("one"), "--out", at("out")}, 2, "--module-share or --rank-share");
   expect_error({"add", at("one"), at("small"), "--type", "linear", "--out", at("out")}, 1,
@@ -144,33 +154,37 @@ TEST_F(CommandLineAdapters, AFolderThatIsNotEmptyIsReplacedOnlyWithOverwrite) {
 }
 
 TEST_F(CommandLineAdapters, DataGivesTheLossesBeforeAndAfter) {
-  ASSERT_EQ(run_clora(training("a", {"--steps", "30", "--rank", "4"})).exit_code, 0);
-  const std::vector<std::string> data{"--model", at("model"), "--data", at("data/train.jsonl")};
-  const auto loss = [](const nlohmann::json& object, std::size_t i) {
-    return object.at("losses").at(i).at("loss").get<double>();
+  const auto losses = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--model", at("model"), "--data", at("data/train.jsonl")});
+    const nlohmann::json object = json(arguments);
+    std::vector<double> all;
+    for (const auto& each : object.at("losses")) all.push_back(each.at("loss").get<double>());
+    return all;
   };
-  const auto with = [&](std::vector<std::string> arguments) {
-    arguments.insert(arguments.end(), data.begin(), data.end());
-    return json(arguments);
-  };
-  const auto resized = with({"resize", at("a"), "--rank", "3", "--out", at("b")});
-  ASSERT_EQ(resized.at("losses").size(), 3U);
-  EXPECT_EQ(resized["losses"][0].at("name"), "base model");
-  EXPECT_LT(loss(resized, 1), loss(resized, 0));
-  EXPECT_LT(loss(resized, 2), loss(resized, 0));
-  const auto negated = with({"add", at("a") + "=-1", "--out", at("c")});
-  EXPECT_GT(loss(negated, 2), loss(negated, 0));
+  const auto sum = losses({"add", at("one"), at("two"), "--out", at("sum")});
+  ASSERT_EQ(sum.size(), 4U);  // base model, one, two, sum
+  EXPECT_GT(std::abs(sum[1] - sum[0]), 0.01);
+  EXPECT_GT(std::abs(sum[3] - sum[1]), 0.01);
+  const auto back = losses({"subtract", at("sum"), at("two"), "--out", at("back")});
+  EXPECT_NEAR(back.back(), sum[1], 2e-3);
+  EXPECT_NEAR(back[0], sum[0], 1e-9);
+}
 
-  ASSERT_EQ(run_clora({"fuse", "--model", at("model"), "--adapter", at("a"), "--out", at("fused")})
-                .exit_code,
-            0);
-  const auto extracted =
-      with({"extract", "--tuned", at("fused"), "--rank", "4", "--out", at("again")});
-  EXPECT_GT(extracted.at("kept_energy").get<double>(), 0.9999);
+TEST_F(CommandLineAdapters, ExtractFindsTheAdapterOfAFusedModel) {
+  Context& context = test::context_of(Variant::portable);
+  const WeightFiles base = WeightFiles::open(at("model"));
+  const Adapter adapter = load_adapter(context, at("one"), adapter_sites(base.config()));
+  write_fused_model(base, adapter, folder_ / "fused");
+  write_tokenizer_files(at("model"), folder_ / "fused");
+  const auto extracted = json({"extract", "--model", at("model"), "--tuned", at("fused"), "--rank",
+                               "4", "--out", at("again"), "--data", at("data/train.jsonl")});
+  EXPECT_GT(extracted.at("kept_energy").get<double>(), 0.999999);
+  EXPECT_EQ(extracted.at("modules").size(), 2U);
   EXPECT_THAT(extracted.at("left_out"), IsEmpty());
-  ASSERT_EQ(extracted.at("losses").size(), 3U);
-  EXPECT_NEAR(loss(extracted, 0), loss(extracted, 2), 1e-3);
-  EXPECT_NEAR(loss(extracted, 0), loss(resized, 1), 2e-2);
+  ASSERT_EQ(extracted.at("losses").size(), 3U);  // fine-tuned model, base model, result
+  EXPECT_NEAR(extracted["losses"][0].at("loss").get<double>(),
+              extracted["losses"][2].at("loss").get<double>(), 2e-3);
+  EXPECT_NEAR(json({"diff", at("again"), at("one")}).at("cosine").get<double>(), 1, 1e-6);
 }
 
 }  // namespace

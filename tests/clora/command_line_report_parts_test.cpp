@@ -90,7 +90,7 @@ RunRecord record_of(const std::vector<Json>& events) {
   return record;
 }
 
-Run full_run() {
+LoggedRun full_run() {
   return {"out/<run>", record_of(full_log()), {{"lr", "0.002"}, {"data", "a&b.jsonl"}}, 0};
 }
 
@@ -268,7 +268,7 @@ TEST(TrainingView, ShowsProgressLossEvaluationAndFigures) {
 
 TEST(TrainingView, OmitsWhatANarrowOrLowTerminalHasNoPlaceFor) {
   const RunRecord record = record_of(full_log());
-  EXPECT_THAT(view_of(record, 20), ElementsAre("step 50 of 100 ", "loss 1.5000  █▆▅▄▂▁",
+  EXPECT_THAT(view_of(record, 20), ElementsAre("step 50 of 100 ", "loss 1.5000  █▇▅▄▂▁",
                                                "held out 2.0000", "rate 0.002"));
   for (std::size_t columns = 1; columns < 120; ++columns) view_of(record, columns);
   EXPECT_THAT(view_of(record, 80, 3), SizeIs(2));
@@ -278,7 +278,7 @@ TEST(TrainingView, OmitsWhatANarrowOrLowTerminalHasNoPlaceFor) {
 TEST(TrainingView, HasControlSequencesOnlyForColours) {
   const RunRecord record = record_of(full_log());
   EXPECT_THAT(view_of(record, 80), Each(Not(HasSubstr("\x1b"))));
-  EXPECT_THAT(view_of(record, 80, 24, true), Each(HasSubstr("\x1b[1m")));
+  EXPECT_THAT(view_of(record, 80, 24, true), Each(HasSubstr("\x1b[2m")));
 }
 
 TEST(TrainingView, DrawsACurveOfMeansBetweenTheExtremes) {
@@ -415,9 +415,9 @@ TEST(EventFile, ReadsBackAsTheNumbersOfTheEvents) {
 // ---- comparison
 
 // A run of `steps` of its 50 steps, with a loss that falls to `loss`.
-Run run_of(const std::string& name, int steps, double loss,
-           std::vector<std::pair<std::string, std::string>> settings) {
-  Run run{name, {}, std::move(settings), 0};
+LoggedRun run_of(const std::string& name, int steps, double loss,
+                 std::vector<std::pair<std::string, std::string>> settings) {
+  LoggedRun run{name, {}, std::move(settings), 0};
   run.record.add(
       {{"event", "start"}, {"device", "d"}, {"records", 8}, {"steps", 50}, {"resumed_step", 0}});
   for (int step = 1; step <= steps; ++step) run.record.add(step_event(step, loss));
@@ -425,9 +425,10 @@ Run run_of(const std::string& name, int steps, double loss,
   return run;
 }
 
-std::vector<Run> two_runs() {
-  std::vector<Run> runs{
-      run_of("out/a", 50, 1.5, {{"adapter-out", "out/a"}, {"lr", "0.002"}, {"rank", "8"}}),
+std::vector<LoggedRun> two_runs() {
+  std::vector<LoggedRun> runs{
+      run_of("out/a", 50, 1.5,
+             {{"adapter-out", "out/a"}, {"report", "true"}, {"lr", "0.002"}, {"rank", "8"}}),
       run_of(
           "out/b", 20, 2.5,
           {{"adapter-out", "out/b"}, {"lr", "0.01"}, {"rank", "8"}, {"optimizer", "adamw-8bit"}})};
@@ -450,7 +451,7 @@ TEST(Comparison, ShowsOnlyTheSettingsThatDiffer) {
   EXPECT_THAT(lines_of(settings_table(two_runs())),
               ElementsAre("setting    out/a       out/b", "lr         0.002        0.01",
                           "optimizer      –  adamw-8bit"));
-  std::vector<Run> same = two_runs();
+  std::vector<LoggedRun> same = two_runs();
   same[1].settings = same[0].settings;
   EXPECT_THAT(settings_table(same).rows, IsEmpty());
   same[1].record.add({{"event", "start"}, {"device", "e"}, {"records", 8}});
@@ -458,7 +459,7 @@ TEST(Comparison, ShowsOnlyTheSettingsThatDiffer) {
 }
 
 TEST(Comparison, CutsLongValues) {
-  std::vector<Run> runs = two_runs();
+  std::vector<LoggedRun> runs = two_runs();
   runs[0].settings = {{"data", std::string(60, 'x')}};
   EXPECT_THAT(lines_of(settings_table(runs))[1], HasSubstr(" " + std::string(39, 'x') + "…"));
 }
@@ -479,7 +480,7 @@ TEST(Comparison, ReadsALogWithACutLineAndReportsDamagedOnes) {
   test::write_file(folder / "log.jsonl",
                    "{\"event\":\"step\",\"step\":1,\"loss\":2}\nno JSON\n{\"event\":\"st");
   test::write_file(folder / "run.toml", "# clora train\nlr = 0.01\ndata = [\"a\", \"b\"]\n");
-  const Run run = read_run(folder.path());
+  const LoggedRun run = read_run(folder.path());
   EXPECT_EQ(run.lines_left_out, 1);
   EXPECT_THAT(run.record.points("step", "loss"), SizeIs(1));
   EXPECT_THAT(run.settings,

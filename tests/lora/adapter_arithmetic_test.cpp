@@ -440,10 +440,13 @@ TEST_F(AdapterMatricesFiles, ThatAreDamagedNameTheTensor) {
   CLORA_EXPECT_ERROR(read_adapter_matrices(folder_.path()), ErrorCode::invalid_file,
                      "must have the rank 5");
   rewritten("\"r\": 5", "\"r\": 4");
-  rewritten("\"q_proj\"", "\"k_proj\"");
+  rewritten("self_attn.q_proj\"", "self_attn.k_proj\"");
   CLORA_EXPECT_ERROR(read_adapter_matrices(folder_.path()), ErrorCode::invalid_file,
                      "does not select model.layers.0.self_attn.q_proj");
-  rewritten("\"k_proj\"", "\"q_proj\"");
+  rewritten("self_attn.k_proj\"", "self_attn.q_proj\"");
+  rewritten("\"use_rslora\": false", "\"use_dora\": true");
+  CLORA_EXPECT_ERROR(read_adapter_matrices(folder_.path()), ErrorCode::unsupported, "DoRA");
+  rewritten("\"use_dora\": true", "\"use_rslora\": false");
   const std::vector<float> values(4);
   const auto bytes = std::as_bytes(std::span(values));
   write_safetensors(

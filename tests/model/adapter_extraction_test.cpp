@@ -21,7 +21,7 @@ using testing::ElementsAre;
 class Extracting : public testing::Test {
  protected:
   Extracting() {
-    test::write_tiny_model(folder_ / "base", test::tiny_config("llama"));
+    test::write_tiny_model(folder_ / "base", test::tiny_config("Llama"));
     std::filesystem::create_directory(folder_ / "tuned");
     std::filesystem::copy(folder_ / "base/config.json", folder_ / "tuned/config.json");
     const SafetensorsFile file = SafetensorsFile::open(folder_ / "base/model.safetensors");
@@ -126,7 +126,7 @@ TEST_F(Extracting, RefusesEqualModelsDamagedWeightsAndSettingsOutOfRange) {
 }
 
 TEST_F(Extracting, RefusesModelsOfDifferentSizes) {
-  ModelConfig config = test::tiny_config("llama");
+  ModelConfig config = test::tiny_config("Llama");
   config.vocabulary += 8;
   test::write_tiny_model(folder_ / "other", config);
   CLORA_EXPECT_ERROR(extract_adapter(WeightFiles::open(folder_ / "base"),

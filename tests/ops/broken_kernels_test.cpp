@@ -156,17 +156,17 @@ Epilogue two_adapters(SelfTest& t, std::int64_t rows, std::int64_t columns) {
 
 // Rows of two adapters with their shrink, which is in the product's launch. The rounding errors of
 // other kernels are below the break's.
-void row_shrink(SelfTest& t) {
-  constexpr std::int64_t kRows = 40, kSteps = 256, kRank = 16;
+void row_shrink(SelfTest& t, std::int64_t steps) {
+  constexpr std::int64_t kRows = 40, kRank = 16;
   const std::array groups{RowGroup{0, 9, 1, 12}, RowGroup{11, kRows, 0}};
-  const Shape a{2, kRank, kSteps};
+  const Shape a{2, kRank, steps};
   LowRankTerm term{.s = t.changed(t.input({kRows, kRank}, 0.1F)),
                    .u = t.input({2, kRank, 80}),
                    .a = t.input(a),
                    .a_bf16 = t.input(a, 0.1F, DType::bf16)};
   term.row_groups = t.input({kRows, kRowGroupWords}, row_group_table(kRows, groups));
-  record_gemm(t.batch(), t.output({kRows, 80}), t.input({kRows, kSteps}, 0.1F, DType::bf16),
-              t.input({80, kSteps}, 0.1F), {.low_rank = term});
+  record_gemm(t.batch(), t.output({kRows, 80}), t.input({kRows, steps}, 0.1F, DType::bf16),
+              t.input({80, steps}, 0.1F), {.low_rank = term});
 }
 
 std::vector<Family> families() {
@@ -366,7 +366,12 @@ std::vector<Family> families() {
        kBf16Tolerance},
       {"gemm_wgmma",
        {"gemm_wgmma_row_shrink.clh", "own[8] = sums[2];", "own[8] = sums[0];"},
-       row_shrink,
+       [](SelfTest& t) { row_shrink(t, 256); },
+       Variant::wgmma,
+       kBf16Tolerance},
+      {"gemm_wgmma",
+       {"gemm_wgmma_epilogue.clh", "sums[4 * j] += of.x;", ""},
+       [](SelfTest& t) { row_shrink(t, 3072); },
        Variant::wgmma,
        kBf16Tolerance},
       {"gemm_wgmma",

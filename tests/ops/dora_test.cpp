@@ -112,17 +112,40 @@ class Dora : public test::OpTest {
                  fmt::format("{} {} {}", name_of(type), rows, columns));
   }
 
-  // The factors that the op computes for the layer.
-  void expect_column_scale(const Layer& layer) {
-    const Case& c = layer.size;
-    test::Output scale(context(), {c.n});
+  // The factors of all layers, which the op computes in common launches.
+  void expect_column_scales(const std::vector<Layer>& layers) {
+    constexpr std::size_t kStep = 64;  // where kernel arguments may begin
+    std::vector<float> parameters;
+    const auto place = [&](const std::vector<float>& part) {
+      const std::size_t at = parameters.size();
+      parameters.insert(parameters.end(), part.begin(), part.end());
+      parameters.resize((parameters.size() + kStep - 1) / kStep * kStep);
+      return at;
+    };
+    DoraLayers all;
+    std::size_t columns = 0;
+    for (const Layer& layer : layers) {
+      all.layers.push_back({layer.weights.w, layer.size.r, layer.lora.scale, place(layer.a),
+                            place(layer.bt), place(layer.magnitude), columns});
+      columns += (static_cast<std::size_t>(layer.size.n) + kStep - 1) / kStep * kStep;
+    }
+    all.parameters = up({std::ssize(parameters)}, parameters);
+    const std::vector<float> none(columns, NAN);
+    all.squared = up({std::ssize(none)}, none);
+    all.column_scale = up({std::ssize(none)}, none);
+    const auto part = [&](const Tensor& flat, std::size_t i) {
+      return flat.slice(all.layers[i].columns * sizeof(float), {layers[i].size.n}, DType::f32);
+    };
     run([&](Batch& batch) {
-      const Tensor squared = batch.temporary({c.n}, DType::f32, "squared");
-      record_weight_norms(batch, squared, layer.weights.w);
-      record_column_scale(batch, scale.tensor(),
-                          {layer.magnitudes, squared, layer.weights.w, layer.lora});
+      for (std::size_t i = 0; i < layers.size(); ++i) {
+        record_weight_norms(batch, part(all.squared, i), layers[i].weights.w);
+      }
+      record_column_scales(batch, all);
     });
-    expect_close(scale.values(), layer.reference.column_scale(), tolerance(layer), layer.text());
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      expect_close(context().read<float>(part(all.column_scale, i)),
+                   layers[i].reference.column_scale(), tolerance(layers[i]), layers[i].text());
+    }
   }
 
   // dy' and dm, twice: the magnitudes' gradients accumulate.
@@ -280,25 +303,30 @@ TEST_P(Dora, NormsOfWeightsAreThoseOfTheirRowsInEveryStorageType) {
 }
 
 TEST_P(Dora, FactorsAreMagnitudesOverTheNormsOfTheAdaptedRows) {
+  std::vector<Layer> layers;
   for (const Case& c : kCases) {
-    if (c.affordable()) expect_column_scale(Layer(context(), c));
+    if (!c.affordable()) continue;
+    expect_column_scales({Layer(context(), c)});
+    layers.emplace_back(context(), c);
   }
   const Case packed{12, 32, 64, 8};
   if (packed.affordable()) {
-    expect_column_scale(Layer(context(), packed, DType::bf16, Layout::packed));
+    layers.emplace_back(context(), packed, DType::bf16, Layout::packed);
   }
+  expect_column_scales(layers);
 }
 
 TEST_P(Dora, ARowOfZerosHasTheFactorZero) {
-  const std::vector<float> w{3, 4, 0, 0}, a{0, 0}, b{1, 1}, m{10, 10};
-  test::Output scale(context(), {2});
-  run([&](Batch& batch) {
-    const Tensor weight = up({2, 2}, w), squared = batch.temporary({2}, DType::f32, "squared");
-    record_weight_norms(batch, squared, weight);
-    record_column_scale(batch, scale.tensor(),
-                        {up({2}, m), squared, weight, {up({1, 2}, a), up({1, 2}, b)}});
-  });
-  EXPECT_THAT(scale.values(), testing::ElementsAre(testing::FloatNear(2, 1e-5F), 0));
+  Layer layer(context(), {1, 2, 2, 1});
+  const std::vector<float> w{3, 4, 0, 0};
+  layer.weights.w = up({2, 2}, w);
+  layer.reference.layer.w = to_double(w);
+  layer.a = {0, 0};
+  layer.reference.layer.a = {0, 0};
+  layer.magnitude = {10, 10};
+  layer.reference.magnitude = {10, 10};
+  EXPECT_THAT(layer.reference.column_scale(), testing::ElementsAre(2, 0));
+  expect_column_scales({layer});
 }
 
 TEST_P(Dora, BackwardScalesTheGradientAndAccumulatesThatOfTheMagnitudes) {
@@ -446,9 +474,9 @@ TEST_P(Dora, RefusesTensorsThatDoNotFit) {
   };
   EXPECT_THAT(error([&](Batch& batch) { record_weight_norms(batch, f32({7}), layer.weights.w); }),
               testing::HasSubstr("squared must be f32 [8]"));
-  const DoraNorms norms{f32({8}), f32({9}), layer.weights.w, layer.lora};
-  EXPECT_THAT(error([&](Batch& batch) { record_column_scale(batch, f32({8}), norms); }),
-              testing::HasSubstr("squared must be f32 [8]"));
+  const DoraLayers norms{f32({100}), f32({8}), f32({8}), {{layer.weights.w, 2, 1, 0, 64, 93, 0}}};
+  EXPECT_THAT(error([&](Batch& batch) { record_column_scales(batch, norms); }),
+              testing::HasSubstr("a layer [8, 6] of rank 2 must be within 100 parameters and 8"));
   const DoraOutput output{f32({4, 8}), {}, f32({8}), f32({8})};
   EXPECT_THAT(error([&](Batch& batch) {
                 record_dora_backward(batch, f32({4, 8}), f32({7}), f32({4, 8}), output);

@@ -143,6 +143,9 @@ void warn_of_base_models(const ReadAdapters& read, Output& output) {
 int combine_adapters(const Options& options) {
   Output output(options.result.common.output);
   const CombinationConfig config = config_of(options);
+  if (options.subtracts && options.inputs.size() < 2) {
+    throw UsageError("subtract requires an adapter and at least one to subtract from it");
+  }
   const ReadAdapters read_adapters = read(options);
   warn_of_base_models(read_adapters, output);
   ValidationLosses losses(options.result, output);
@@ -193,7 +196,6 @@ struct Words {
   const char* description;
   const char* inputs;
   const char* example;
-  int least_inputs;
 };
 
 void add_command(CLI::App& group, Action& action, const Words& words, bool subtracts) {
@@ -202,8 +204,7 @@ void add_command(CLI::App& group, Action& action, const Words& words, bool subtr
   options->subtracts = subtracts;
   command->add_option("ADAPTER", options->inputs, words.inputs)
       ->type_name("DIR[=WEIGHT]")
-      ->required()
-      ->expected(words.least_inputs, 1000);
+      ->required();
   add_type_options(*command, *options);
   add_result_options(*command, options->result);
   command->footer(std::string(words.example) + kTypes);
@@ -218,8 +219,7 @@ void add_adapters_add_command(CLI::App& group, Action& action) {
               {.name = "add",
                .description = "Combine adapters into one, by weights",
                .inputs = "Adapters in PEFT format, with weights (default 1, may be negative)",
-               .example = kAddExample,
-               .least_inputs = 1},
+               .example = kAddExample},
               false);
 }
 
@@ -228,8 +228,7 @@ void add_adapters_subtract_command(CLI::App& group, Action& action) {
               {.name = "subtract",
                .description = "Remove the effect of adapters from the first one",
                .inputs = "The adapter, and those to subtract from it (weights: default 1)",
-               .example = kSubtractExample,
-               .least_inputs = 2},
+               .example = kSubtractExample},
               true);
 }
 

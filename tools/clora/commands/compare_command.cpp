@@ -26,11 +26,11 @@ struct Options {
   std::string out = "compare.html";
 };
 
-std::vector<Run> read_runs(const Options& options, Output& output) {
-  std::vector<Run> runs;
+std::vector<LoggedRun> read_runs(const Options& options, Output& output) {
+  std::vector<LoggedRun> runs;
   for (const std::string& folder : options.runs) {
     runs.push_back(read_run(folder));
-    const Run& run = runs.back();
+    const LoggedRun& run = runs.back();
     if (run.lines_left_out > 0) {
       output.warning("'{}': {} lines of {} are not events and were ignored", run.name,
                      run.lines_left_out, kLogFile);
@@ -46,7 +46,7 @@ void show(const TextTable& table, Output& output) {
 
 int compare(const Options& options) {
   Output output(options.common.output);
-  const std::vector<Run> runs = read_runs(options, output);
+  const std::vector<LoggedRun> runs = read_runs(options, output);
   write_file_atomically(options.out, compare_page(runs));
   show(results_table(runs), output);
   const TextTable settings = settings_table(runs);

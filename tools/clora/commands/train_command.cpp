@@ -14,6 +14,7 @@
 #include "tools/clora/training/memory_options.hpp"
 #include "tools/clora/training/preference_options.hpp"
 #include "tools/clora/training/report_options.hpp"
+#include "tools/clora/training/run_devices.hpp"
 #include "tools/clora/training/run_folder.hpp"
 #include "tools/clora/training/run_options.hpp"
 #include "tools/clora/training/training_adapter.hpp"
@@ -29,6 +30,8 @@ constexpr const char* kFooter = R"(Examples:
   clora train --model MODEL --data chats.jsonl --data rare.jsonl=3 --data common.jsonl.zst=0.5 ...
   clora train --config my-adapter/run.toml --resume my-adapter
   clora train --model MODEL --data pairs --adapter-out out --loss dpo --beta 0.1 --lr 5e-5
+  clora train --device gpu:0,gpu:1 --model MODEL --data FOLDER --adapter-out out
+  mpirun -n 2 clora train --model MODEL --data FOLDER --adapter-out out
   clora train --model all-MiniLM-L6-v2 --task embedding --data pairs --adapter-out out --batch-size 32
 Records, one JSON object per line or in one JSON array, also compressed (gzip, zstd): {"text": ...},
 {"prompt": ..., "completion": ...} (loss on the completion), {"messages": [{"role": ..., "content":
@@ -44,7 +47,9 @@ A folder contains train.jsonl and optionally valid.jsonl, for evaluation; of an 
 recall@1, 5 and 10, or by Spearman's correlation for {"sentence1", "sentence2", "score"}.
 Units: lengths in tokens, losses in nats per token, times in seconds, speed in tokens per second.
 Next to the adapter (PEFT format) are run.toml (these options), log.jsonl (the events), loss.svg
-(the loss curve) and, with --report, report.html; 'clora compare' compares runs. Ctrl-C finishes the step and saves; a second Ctrl-C stops immediately.
+(the loss curve) and, with --report, report.html; 'clora compare' compares runs. Ctrl-C finishes the
+step and saves; a second Ctrl-C stops immediately. On N devices (--device A,B or mpirun) each
+computes --grad-accumulation micro-batches of a step, as one device with N times as many would.
 --resume continues with the same settings, data and model; --steps may differ if the learning rates
 so far stay the same. --save-every also saves a checkpoint at the end, to extend the run from.)";
 
@@ -180,21 +185,19 @@ TrainingSummary run_in_its_folder(RunFolder& folder, const Options& options, con
   }
 }
 
-int train(Options options) {
-  Output output(options.common.output);
-  RunFolder folder(options.run.adapter_out, options.run.resume, options.run.overwrite);
-  const ModelText text(options.common.model, options.data.chat_template);
-  const DataSet data = [&] {
-    const TraceSpan span(options.common.trace.get(), "read and tokenise records");
-    return read_data(options, text, output);
-  }();
-  if (options.run.settings.eval_every > 0 && !data.valid) {
-    fail(ErrorCode::not_found,
-         "train: --eval-every requires a valid.jsonl next to train.jsonl; '{}' has none",
-         fmt::join(options.data.data, "', '"));
-  }
-  check_report_options(options.report, data.valid.has_value());
-  if (options.task.embeds()) options.adapter.config.task_type = kFeatureExtraction;
+// The options of a rank with its device.
+Options options_on(const RunDevice& device, Communicator* ranks, Options options) {
+  options.common.device = device.selector;
+  if (options.common.memory_bytes == 0) options.common.memory_bytes = device.memory_bytes;
+  options.run.settings.ranks = ranks;
+  return options;
+}
+
+// Rank 0: writes the folder and the report.
+TrainingSummary lead(Options options, RunFolder& folder, const DataSet& data, const ModelText& text,
+                     Output& output) {
+  Communicator* const ranks = options.run.settings.ranks;
+  if (ranks != nullptr) (void)ranks->all_gather(folder.checkpoint().string());
   plan_memory(options, data, output);
   LoadedModel loaded(options.common, output, options.data.max_seq_length);
   Adapter adapter = make_adapter(options.adapter, loaded.context(), loaded.model().config(),
@@ -207,6 +210,70 @@ int train(Options options) {
   const TrainingSummary summary =
       run_in_its_folder(folder, options, {loaded, adapter, data, text}, output);
   loaded.show_inside();
+  return summary;
+}
+
+// Any other rank: computes and writes nothing. should_stop: for processes, which get signals.
+void follow(Options options, const DataSet& data, const std::function<bool()>& should_stop) {
+  const std::string checkpoint = options.run.settings.ranks->all_gather("").front();
+  options.common.output.quiet = true;
+  options.common.trace = nullptr;
+  options.common.profile.clear();
+  Output output(options.common.output);
+  plan_memory(options, data, output);
+  Context context(context_config(options.common));
+  require_precision(options.common, context.device());
+  const WeightFiles files = WeightFiles::open(options.common.model);
+  LanguageModel model(context, files, {.context_length = options.data.max_seq_length});
+  Adapter adapter = make_adapter(options.adapter, context, model.config(), options.common.model,
+                                 options.common.seed);
+  if (options.adapter.init.empty()) initialise_magnitudes(model, adapter);
+  run_training(model, adapter, data.train, data.valid ? &*data.valid : nullptr,
+               run_config(options, model.config()), checkpoint, {.should_stop = should_stop});
+}
+
+// A rank in a process of its own: a signal stops all ranks after the step.
+void follow_in_process(const Options& options, const DataSet& data) {
+  const Interrupt interrupt("");
+  follow(options, data, [&] { return interrupt.requested(); });
+}
+
+int train(Options options) {
+  RunDevices devices(options.common.device);
+  options.run.settings.grad_accumulation *= devices.count();
+  std::optional<RunFolder> folder;
+  if (devices.has_first()) {
+    folder.emplace(options.run.adapter_out, options.run.resume, options.run.overwrite);
+  } else {
+    options.common.output.quiet = true;
+    options.common.output.json = false;
+  }
+  Output output(options.common.output);
+  const ModelText text(options.common.model, options.data.chat_template);
+  const DataSet data = [&] {
+    const TraceSpan span(options.common.trace.get(), "read and tokenise records");
+    return read_data(options, text, output);
+  }();
+  if (options.run.settings.eval_every > 0 && !data.valid) {
+    fail(ErrorCode::not_found,
+         "train: --eval-every requires a valid.jsonl next to train.jsonl; '{}' has none",
+         fmt::join(options.data.data, "', '"));
+  }
+  check_report_options(options.report, data.valid.has_value());
+  if (options.task.embeds()) options.adapter.config.task_type = kFeatureExtraction;
+  TrainingSummary summary;
+  devices.run(
+      [&](const RunDevice& device, Communicator* ranks) {
+        summary = lead(options_on(device, ranks, options), *folder, data, text, output);
+      },
+      [&](const RunDevice& device, Communicator* ranks) {
+        const Options own = options_on(device, ranks, options);
+        if (folder) {
+          follow(own, data, {});
+        } else {
+          follow_in_process(own, data);
+        }
+      });
   return summary.stopped ? 1 : 0;
 }
 
@@ -227,6 +294,7 @@ void add_train_command(CLI::App& program, Action& action) {
   add_upkeep_options(*command, options->run, "Training");
   add_report_options(*command, options->report);
   add_memory_policy_options(*command, options->memory);
+  add_device_shares_option(*command, options->run.settings, "Training");
   add_run_options(*command, options->common);
   add_memory_option(*command, options->common);
   command->footer(kFooter);

@@ -23,7 +23,7 @@ std::string mark_of(std::size_t run) {
   return fmt::format("<span class=\"legend\"><i class=\"s{}\"></i></span>", run % kChartColours);
 }
 
-std::string results_part(const std::vector<Run>& runs) {
+std::string results_part(const std::vector<LoggedRun>& runs) {
   const TextTable table = results_table(runs);
   std::string text = row_of(table.head, "th");
   for (std::size_t i = 0; i < table.rows.size(); ++i) {
@@ -36,7 +36,7 @@ std::string results_part(const std::vector<Run>& runs) {
          "the steps. A dash: not in the log.</p>\n";
 }
 
-std::string settings_part(const std::vector<Run>& runs) {
+std::string settings_part(const std::vector<LoggedRun>& runs) {
   const TextTable table = settings_table(runs);
   if (table.rows.empty()) return "<p>The settings of the runs are the same.</p>\n";
   std::string text = row_of(table.head, "th");
@@ -44,10 +44,10 @@ std::string settings_part(const std::vector<Run>& runs) {
   return "<div class=\"scroll\"><table class=\"plain\">\n" + text + "</table></div>\n";
 }
 
-std::string curves_part(const std::vector<Run>& runs) {
+std::string curves_part(const std::vector<LoggedRun>& runs) {
   std::vector<const RunRecord*> records;
   std::vector<std::string> names;
-  for (const Run& run : runs) {
+  for (const LoggedRun& run : runs) {
     records.push_back(&run.record);
     names.push_back(run.name);
   }
@@ -58,7 +58,7 @@ std::string curves_part(const std::vector<Run>& runs) {
 
 }  // namespace
 
-std::string compare_page(const std::vector<Run>& runs) {
+std::string compare_page(const std::vector<LoggedRun>& runs) {
   return html_chart_page_head("clora compare") + "<h1>Comparison of training runs</h1>\n" +
          results_part(runs) +
          "<h2 id=\"curves\">Curves</h2>\n<p>Faint lines are the values of steps, strong ones their "

@@ -44,7 +44,7 @@ std::string cell(const HeatMap& map, std::size_t row, std::size_t column, double
 std::string heat_map(const HeatMap& map) {
   if (map.rows.empty() || map.columns.empty()) return {};
   constexpr double kCells = kWidth - kLeft - kRight;
-  const double height = std::clamp(300.0 / static_cast<double>(map.rows.size()), 5.0, 18.0);
+  const double height = std::clamp(178.0 / static_cast<double>(map.rows.size()), 4.0, 18.0);
   const double width = std::min(kCells / static_cast<double>(map.columns.size()), 48.0);
   const double floor = kTop + height * static_cast<double>(map.rows.size());
   const double largest = largest_of(map);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "tools/command_line/markup.hpp"
@@ -27,10 +28,10 @@ struct Frame {  // maps values to the chart
   double y(double value) const { return kFloor - (value - low) / (high - low) * (kFloor - kTop); }
 };
 
-// The axis of values begins at 0 if the lowest value is near it.
-void pad(Frame& frame) {
+// The axis of values begins at 0 if the lowest value is near it, and that of bytes always.
+void pad(Frame& frame, bool is_bytes) {
   constexpr double kNearZero = 0.25, kMargin = 0.06;
-  if (frame.low >= 0 && frame.low <= kNearZero * frame.high) {
+  if (frame.low >= 0 && (is_bytes || frame.low <= kNearZero * frame.high)) {
     frame.high = frame.high > 0 ? frame.high * (1 + kMargin) : 1;
     frame.low = 0;
     return;
@@ -50,28 +51,40 @@ Frame frame_of(const LineChart& chart) {
       frame.high = std::max(frame.high, point.value);
     }
   }
-  pad(frame);
+  pad(frame, chart.is_bytes);
   return frame;
 }
 
-// Bytes are marked at round numbers of the unit of the highest.
-std::vector<double> value_marks(const LineChart& chart, const Frame& frame) {
-  double unit = 1;
-  while (chart.is_bytes && frame.high >= unit * 1024) unit *= 1024;
-  std::vector<double> marks = axis_marks(frame.low / unit, frame.high / unit, 4);
-  for (double& mark : marks) mark *= unit;
-  return marks;
+// The unit of a chart's axis: of bytes, the largest of which the highest value has one.
+struct AxisUnit {
+  double size = 1;
+  std::string_view name = "";
+};
+AxisUnit unit_of(const LineChart& chart, const Frame& frame) {
+  constexpr std::array<std::string_view, 5> kNames{"B", "KiB", "MiB", "GiB", "TiB"};
+  if (!chart.is_bytes) return {};
+  AxisUnit unit{1, kNames[0]};
+  for (std::size_t i = 1; i < kNames.size() && frame.high >= unit.size * 1024; ++i) {
+    unit = {unit.size * 1024, kNames[i]};
+  }
+  return unit;
+}
+
+std::string value_axis(const LineChart& chart, const Frame& frame) {
+  const AxisUnit unit = unit_of(chart, frame);
+  std::string text;
+  for (const double mark : axis_marks(frame.low / unit.size, frame.high / unit.size, 4)) {
+    const double y = frame.y(mark * unit.size);
+    text += svg_horizontal_line("grid", kLeft, kWidth - kRight, y) +
+            svg_text({{"x", kLeft - 6}, {"y", svg_tenths(y + 4)}, {"text-anchor", "end"}},
+                     short_number(mark)) +
+            "\n";
+  }
+  return text;
 }
 
 std::string axes(const LineChart& chart, const Frame& frame) {
-  std::string text;
-  for (const double value : value_marks(chart, frame)) {
-    const double y = frame.y(value);
-    text += svg_horizontal_line("grid", kLeft, kWidth - kRight, y) +
-            svg_text({{"x", kLeft - 6}, {"y", svg_tenths(y + 4)}, {"text-anchor", "end"}},
-                     chart_value(chart, value)) +
-            "\n";
-  }
+  std::string text = value_axis(chart, frame);
   for (const double step : axis_marks(frame.first, frame.last, 5)) {
     if (step != std::floor(step)) continue;
     const double x = frame.x(static_cast<std::int64_t>(step));
@@ -120,9 +133,10 @@ std::string line_of(const ChartLine& line, const Frame& frame) {
          polyline(thinned(running_mean(line.points), kMostPoints), frame, "line " + colour);
 }
 
-std::string legend(const LineChart& chart) {
+std::string legend(const LineChart& chart, const Frame& frame) {
   std::string text = "<figcaption><strong>" + html_escaped(chart.title) + "</strong>";
-  if (!chart.unit.empty()) text += fmt::format(" <small>{}</small>", html_escaped(chart.unit));
+  const std::string_view unit = chart.is_bytes ? unit_of(chart, frame).name : chart.unit;
+  if (!unit.empty()) text += fmt::format(" <small>{}</small>", html_escaped(unit));
   text += "<span class=\"legend\">";
   for (const ChartLine& line : chart.lines) {
     text += fmt::format("<span><i class=\"s{}{}\"></i>{} <b>{}</b></span>", line.colour,
@@ -163,7 +177,7 @@ std::string line_chart(const LineChart& chart) {
   return fmt::format(
       "<figure class=\"chart\" tabindex=\"0\" {}>\n{}{}<p class=\"readout\" aria-live=\"polite\">"
       "</p></figure>\n",
-      data_of(chart, frame), legend(chart),
+      data_of(chart, frame), legend(chart, frame),
       svg_inline(kWidth, kHeight, chart.title + " over steps", content));
 }
 

@@ -139,6 +139,9 @@ std::vector<LineChart> charts_of(const RunRecord& record) {
     chart.lines.push_back({label_of(*series), chart.lines.size() % kChartColours,
                            !series->is_of_steps(), series->points});
   }
+  for (LineChart& chart : charts) {
+    if (chart.lines.size() == 1) chart.lines[0].label = "last";
+  }
   return charts;
 }
 

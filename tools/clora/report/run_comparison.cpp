@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "tools/clora/report/run_page.hpp"
@@ -24,9 +25,13 @@ std::optional<std::string> value_of(const std::vector<std::pair<std::string, std
 }
 
 // The settings, and what of the log determines a run as well.
-std::vector<std::pair<std::string, std::string>> facts_of(const Run& run) {
+std::vector<std::pair<std::string, std::string>> facts_of(const LoggedRun& run) {
+  constexpr std::array<std::string_view, 4> kOfNoEffect{"adapter-out", "report", "samples",
+                                                        "tensorboard"};
   auto facts = run.settings;
-  std::erase_if(facts, [](const auto& fact) { return fact.first == "adapter-out"; });
+  std::erase_if(facts, [&](const auto& fact) {
+    return std::ranges::find(kOfNoEffect, fact.first) != kOfNoEffect.end();
+  });
   const nlohmann::ordered_json& start = run.record.start();
   if (!start.is_object()) return facts;
   for (const auto& [key, name] : {std::pair{"device", "device used"},
@@ -100,9 +105,9 @@ RunResults results_of(const RunRecord& record) {
   return results;
 }
 
-std::vector<DifferingSetting> differing_settings(const std::vector<Run>& runs) {
+std::vector<DifferingSetting> differing_settings(const std::vector<LoggedRun>& runs) {
   std::vector<std::vector<std::pair<std::string, std::string>>> facts;
-  for (const Run& run : runs) facts.push_back(facts_of(run));
+  for (const LoggedRun& run : runs) facts.push_back(facts_of(run));
   std::vector<DifferingSetting> differing;
   std::vector<std::string> seen;
   for (const auto& of_run : facts) {
@@ -119,11 +124,11 @@ std::vector<DifferingSetting> differing_settings(const std::vector<Run>& runs) {
   return differing;
 }
 
-TextTable results_table(const std::vector<Run>& runs) {
+TextTable results_table(const std::vector<LoggedRun>& runs) {
   TextTable table{{"run", "state", "steps", "loss", "held out", "lowest", "at step", "time",
                    "tokens/s", "memory"},
                   {}};
-  for (const Run& run : runs) {
+  for (const LoggedRun& run : runs) {
     const RunResults results = results_of(run.record);
     const auto& best = results.best;
     table.rows.push_back({run.name, results.state, steps_cell(results), cell(results.loss),
@@ -136,9 +141,9 @@ TextTable results_table(const std::vector<Run>& runs) {
   return table;
 }
 
-TextTable settings_table(const std::vector<Run>& runs) {
+TextTable settings_table(const std::vector<LoggedRun>& runs) {
   TextTable table{{"setting"}, {}};
-  for (const Run& run : runs) table.head.push_back(run.name);
+  for (const LoggedRun& run : runs) table.head.push_back(run.name);
   for (const DifferingSetting& setting : differing_settings(runs)) {
     std::vector<std::string> row{setting.name};
     for (const auto& value : setting.values) row.push_back(value.value_or(kNone));
@@ -162,7 +167,7 @@ std::vector<std::string> lines_of(const TextTable& table) {
   return lines;
 }
 
-std::vector<nlohmann::ordered_json> json_of(const std::vector<Run>& runs) {
+std::vector<nlohmann::ordered_json> json_of(const std::vector<LoggedRun>& runs) {
   const std::vector<DifferingSetting> differing = differing_settings(runs);
   const auto json = [](const std::optional<double>& value) {
     return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();

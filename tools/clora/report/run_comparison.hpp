@@ -28,26 +28,26 @@ struct DifferingSetting {
   std::string name;
   std::vector<std::optional<std::string>> values;  // of each run
 };
-// In the order of the first run that has it. Settings are those of run.toml but for --adapter-out,
-// and the device and numbers of records that the log has.
-std::vector<DifferingSetting> differing_settings(const std::vector<Run>& runs);
+// In the order of the first run that has it. Settings are those of run.toml without the folder and
+// the options of the report, and the device and numbers of records that the log has.
+std::vector<DifferingSetting> differing_settings(const std::vector<LoggedRun>& runs);
 
 // A row of names and values; every row has as many cells as the head.
 struct TextTable {
   std::vector<std::string> head;
   std::vector<std::vector<std::string>> rows;
 };
-TextTable results_table(const std::vector<Run>& runs);
-TextTable settings_table(const std::vector<Run>& runs);
+TextTable results_table(const std::vector<LoggedRun>& runs);
+TextTable settings_table(const std::vector<LoggedRun>& runs);
 // The lines of a table: the first column to the left, the others to the right. Cells of more than
 // 40 characters are cut.
 std::vector<std::string> lines_of(const TextTable& table);
 
 // {"run", "state", "steps", ..., "settings": {NAME: VALUE}} for each run, with the settings that
 // differ.
-std::vector<nlohmann::ordered_json> json_of(const std::vector<Run>& runs);
+std::vector<nlohmann::ordered_json> json_of(const std::vector<LoggedRun>& runs);
 
 // The runs as one self-contained HTML page: a colour for each, their curves on the same axes.
-std::string compare_page(const std::vector<Run>& runs);
+std::string compare_page(const std::vector<LoggedRun>& runs);
 
 }  // namespace clora

@@ -29,7 +29,7 @@ std::string fact(const Json& object, const char* key) {
   return found == object.end() ? std::string() : fact_text(*found);
 }
 
-std::string head_of(const Run& run) {
+std::string head_of(const LoggedRun& run) {
   const Json& start = run.record.start();
   std::string text = html_chart_page_head("clora train: " + run.name) +
                      fmt::format("<h1>{}</h1>\n", html_escaped(run.name));
@@ -90,7 +90,9 @@ std::string norms_of(const RunRecord& record) {
          text + "</div>\n";
 }
 
+// Without white space at the beginning, with which many replies start.
 std::string reply(std::string_view title, std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(" \n\t\r"), text.size()));
   return fmt::format("<div class=\"reply\"><h4>{}</h4><pre tabindex=\"0\">{}</pre></div>\n",
                      html_escaped(title), html_escaped(text));
 }
@@ -131,7 +133,7 @@ std::string samples_of(const RunRecord& record) {
   return text;
 }
 
-std::string settings_of_page(const Run& run) {
+std::string settings_of_page(const LoggedRun& run) {
   if (run.settings.empty()) return {};
   return "<h2 id=\"settings\">Settings</h2>\n<div class=\"scroll\">\n" + html_pairs(run.settings) +
          "</div>\n";
@@ -184,7 +186,7 @@ std::string state_of(const RunRecord& record, std::string_view without_end) {
   return std::string(without_end);
 }
 
-std::string run_page(const Run& run) {
+std::string run_page(const LoggedRun& run) {
   const RunRecord& record = run.record;
   const std::string body = curves_of(record) + norms_of(record) + samples_of(record) +
                            settings_of_page(run) + data_of_page(record);

@@ -8,7 +8,7 @@
 
 namespace clora {
 
-std::string run_page(const Run& run);
+std::string run_page(const LoggedRun& run);
 
 // "done", "stopped", or the given word for a run without an end: it runs, or it was cut.
 std::string state_of(const RunRecord& record, std::string_view without_end);

@@ -171,7 +171,7 @@ std::vector<std::pair<std::string, std::string>> settings_of(std::string_view to
   return settings;
 }
 
-Run read_run(const std::filesystem::path& folder) {
+LoggedRun read_run(const std::filesystem::path& folder) {
   std::error_code ignored;
   const std::filesystem::path log = folder / kLogFile;
   if (!std::filesystem::is_regular_file(log, ignored)) {
@@ -179,7 +179,7 @@ Run read_run(const std::filesystem::path& folder) {
          "compare: a run must be a folder with {}, as 'clora train' writes it; '{}' has none",
          kLogFile, folder.string());
   }
-  Run run{folder.string(), {}, {}, 0};
+  LoggedRun run{folder.string(), {}, {}, 0};
   std::ifstream lines(log);
   if (!lines) fail(ErrorCode::io, "compare: '{}' cannot be read", log.string());
   for (std::string line; std::getline(lines, line);) {

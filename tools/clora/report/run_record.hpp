@@ -85,7 +85,7 @@ class RunRecord {
 std::optional<nlohmann::ordered_json> run_event(const std::string& line);
 
 // A run in a folder: its name, events and settings.
-struct Run {
+struct LoggedRun {
   std::string name;
   RunRecord record;
   std::vector<std::pair<std::string, std::string>> settings;  // of run.toml, in order
@@ -97,6 +97,6 @@ std::vector<std::pair<std::string, std::string>> settings_of(std::string_view to
 
 // Reads the log and the settings of a run. Errors: not_found if the folder has no log; UsageError
 // for a run.toml that is not valid. A run without run.toml has no settings.
-Run read_run(const std::filesystem::path& folder);
+LoggedRun read_run(const std::filesystem::path& folder);
 
 }  // namespace clora

@@ -98,8 +98,7 @@ TerminalLine held_out_line(const SeriesPoints& losses, const TrainingView& view)
   line.add(kDim, "held out ").add(kBold, fmt::format("{:.4f}", losses.back().value));
   line.add(kDim, fmt::format(" at step {}", grouped(losses.back().step)));
   if (best.step != losses.back().step) {
-    line.add(kPlain, fmt::format(", lowest {:.4f}", best.value));
-    line.add(kDim, fmt::format(" at step {}", grouped(best.step)));
+    line.add(kPlain, fmt::format(", lowest {:.4f} at step {}", best.value, grouped(best.step)));
   }
   return line.line();
 }
@@ -112,7 +111,7 @@ void add_further(Line& line, const RunRecord& record) {
     if (!series.is_of_steps() || std::ranges::find(kShown, series.group) != kShown.end()) continue;
     std::string name = series.group + (series.name.empty() ? "" : "/" + series.name);
     std::ranges::replace(name, '_', ' ');
-    line.add(kDim, "  " + name + " ").add(kPlain, short_number(series.points.back().value));
+    line.add(kPlain, fmt::format("  {} {}", name, short_number(series.points.back().value)));
   }
 }
 
@@ -120,9 +119,9 @@ TerminalLine figures_line(const RunRecord& record, const TrainingView& view) {
   Line line(view.size.columns, view.colour);
   const auto last = [&](const char* field) { return last_of(record.points("step", field)); };
   line.add(kDim, "rate ").add(kPlain, fmt::format("{:.3g}", last("learning_rate")));
-  line.add(kPlain, fmt::format("  {:.0f}", last("tokens_per_s"))).add(kDim, " tokens/s");
+  line.add(kPlain, fmt::format("  {:.0f} tokens/s", last("tokens_per_s")));
   line.add(kPlain, "  " + readable_bytes(last("in_use_bytes")));
-  line.add(kDim, "  gradient norm ").add(kPlain, fmt::format("{:.3g}", last("grad_norm")));
+  line.add(kPlain, fmt::format("  gradient norm {:.3g}", last("grad_norm")));
   add_further(line, record);
   return line.line();
 }

@@ -40,9 +40,13 @@ void TrainingLog::keep_lines() {
   write_file_atomically(folder_ / kLogFile, kept);
 }
 
+bool comes_before_progress(const nlohmann::ordered_json& event) {
+  return event.at("event") == "start" || event.at("event") == "devices";
+}
+
 void TrainingLog::add(const nlohmann::ordered_json& event) {
   waiting_.push_back(event);
-  if (event.at("event") == "start") return;
+  if (comes_before_progress(event)) return;
   if (!lines_.is_open()) begin();
   for (const nlohmann::ordered_json& each : std::exchange(waiting_, {})) {
     record_.add(each);

@@ -16,12 +16,15 @@
 
 namespace clora {
 
+// Whether an event describes the run before its first step: "start", "devices".
+bool comes_before_progress(const nlohmann::ordered_json& event);
+
 class TrainingLog {
  public:
   // retained_steps: lines of an earlier log in the folder up to this step are kept; 0: none.
   TrainingLog(std::filesystem::path folder, std::string title, std::int64_t retained_steps);
 
-  // Appends the event. "start" is buffered until the next event.
+  // Appends the event. Events before progress are buffered until the next one.
   void add(const nlohmann::ordered_json& event);
   // Writes the chart of all events so far; no-op before the first step.
   void write_picture() const;

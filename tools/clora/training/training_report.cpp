@@ -55,7 +55,7 @@ TrainingReport::~TrainingReport() {
 void TrainingReport::write_event(const nlohmann::ordered_json& event) {
   output_.object(event);
   log_.add(event);
-  if (event.at("event") == "start") return;
+  if (comes_before_progress(event)) return;
   if (!configuration_.empty()) begin();
   if (event_file_) event_file_->add(event);
 }
@@ -121,6 +121,7 @@ TrainingCallbacks TrainingReport::callbacks(const Interrupt& interrupt) {
   callbacks.on_save = [this](std::int64_t step, const auto& folder) { on_save(step, folder); };
   callbacks.should_stop = [&interrupt] { return interrupt.requested(); };
   callbacks.on_resume = [this](const ResumePoint& point) { on_resume(point); };
+  callbacks.on_shares = [this](const DeviceShares& shares) { on_shares(shares); };
   return callbacks;
 }
 
@@ -181,7 +182,7 @@ void TrainingReport::look_into(std::int64_t step) {
 
 void TrainingReport::write_page() const {
   if (!options_.page || log_.record().last_step() == 0) return;
-  const Run run{folder_.path().string(), log_.record(), settings_, 0};
+  const LoggedRun run{folder_.path().string(), log_.record(), settings_, 0};
   write_file_atomically(folder_.path() / kReportPage, run_page(run));
 }
 
@@ -224,6 +225,18 @@ void TrainingReport::on_resume(const ResumePoint& point) {
   output_.info("the run is {} from {} to {} steps; the learning rates of the first {} are the same",
                point.steps_now > point.steps_then ? "extended" : "shortened",
                grouped(point.steps_then), grouped(point.steps_now), grouped(point.step));
+}
+
+void TrainingReport::on_shares(const DeviceShares& shares) {
+  write_event({{"event", "devices"},
+               {"devices", shares.devices},
+               {"shares", shares.shares},
+               {"measured", shares.measured}});
+  progress_->clear();
+  for (std::size_t rank = 0; rank < shares.devices.size(); ++rank) {
+    output_.info("rank {}: '{}', share {}{}", rank, shares.devices[rank], shares.shares[rank],
+                 shares.measured ? ", by its measured speed" : "");
+  }
 }
 
 // The moments and the recorded steps are freed by now, so the parts are those of the last step.

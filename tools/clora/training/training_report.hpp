@@ -45,6 +45,7 @@ class TrainingReport {
   void on_eval(const EvalResult& result);
   void on_save(std::int64_t step, const std::filesystem::path& folder);
   void on_resume(const ResumePoint& point);
+  void on_shares(const DeviceShares& shares);
   void show_memory();
   void look_into(std::int64_t step);
   void add_norms(std::int64_t step);
