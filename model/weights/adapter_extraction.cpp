@@ -106,6 +106,7 @@ Extraction extract_adapter(const WeightFiles& base, const WeightFiles& tuned,
                            const std::vector<AdapterSite>& sites, const AdapterConfig& adapter,
                            const ExtractionConfig& config) {
   check(config);
+  for (const WeightView& view : base.all()) counterpart(tuned, view);  // before any is compared
   const std::vector<WeightView> others = other_tensors(base, sites);
   Progress progress(config, sites.size() + others.size());
   Extraction extraction;

@@ -444,9 +444,9 @@ TEST_F(AdapterMatricesFiles, ThatAreDamagedNameTheTensor) {
   CLORA_EXPECT_ERROR(read_adapter_matrices(folder_.path()), ErrorCode::invalid_file,
                      "does not select model.layers.0.self_attn.q_proj");
   rewritten("self_attn.k_proj\"", "self_attn.q_proj\"");
-  rewritten("\"use_rslora\": false", "\"use_dora\": true");
+  rewritten("\"use_dora\": false", "\"use_dora\": true");
   CLORA_EXPECT_ERROR(read_adapter_matrices(folder_.path()), ErrorCode::unsupported, "DoRA");
-  rewritten("\"use_dora\": true", "\"use_rslora\": false");
+  rewritten("\"use_dora\": true", "\"use_dora\": false");
   const std::vector<float> values(4);
   const auto bytes = std::as_bytes(std::span(values));
   write_safetensors(
