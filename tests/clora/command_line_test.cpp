@@ -42,7 +42,7 @@ class CommandLine : public testing::Test {
 
 TEST_F(CommandLine, EveryCommandsHelpHasAnExampleOnStdout) {
   for (const std::string command : {"train", "plan", "eval", "data", "generate", "chat", "serve",
-                                    "tokenize", "fuse", "devices", "doctor", "info"}) {
+                                    "tokenize", "fuse", "devices", "doctor", "info", "sweep"}) {
     const ProgramResult result = run_clora({command, "--help"});
     EXPECT_EQ(result.exit_code, 0) << command;
     EXPECT_THAT(result.out, HasSubstr("  clora " + command + " ")) << command;

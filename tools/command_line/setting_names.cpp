@@ -12,6 +12,7 @@ constexpr SettingName kSettings[] = {
     {"`router_aux_loss_coef`", "--router-aux-loss-coef"},
     {"`context_length`", "--context"},
     {"`device_report`", "the output of 'clora bench --report FILE'"},
+    {"`eval_every`", "--eval-every"},
     {"`learning_rate`", "--lr"},
     {"`limit`", "--limit"},
     {"`max_seq_length`", "--max-seq-length"},

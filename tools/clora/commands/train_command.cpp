@@ -10,7 +10,10 @@
 #include "tools/clora/commands/embedding_task.hpp"
 #include "tools/clora/data_report_text.hpp"
 #include "tools/clora/interrupt.hpp"
+#include "tools/clora/training/evaluation_options.hpp"
+#include "tools/clora/training/find_rate.hpp"
 #include "tools/clora/training/memory_options.hpp"
+#include "tools/clora/training/run_evaluation.hpp"
 #include "tools/clora/training/run_folder.hpp"
 #include "tools/clora/training/run_options.hpp"
 #include "tools/clora/training/training_adapter.hpp"
@@ -25,6 +28,7 @@ constexpr const char* kFooter = R"(Examples:
   clora train --model MODEL --data train.jsonl --adapter-out out --rank 16 --target-modules q_proj,v_proj
   clora train --model MODEL --data chats.jsonl --data rare.jsonl=3 --data common.jsonl.zst=0.5 ...
   clora train --config my-adapter/run.toml --resume my-adapter
+  clora train --model MODEL.gguf --data FOLDER --find-lr
   clora train --model all-MiniLM-L6-v2 --task embedding --data pairs --adapter-out out --batch-size 32
 Records, one JSON object per line or in one JSON array, also compressed (gzip, zstd): {"text": ...},
 {"prompt": ..., "completion": ...} (loss on the completion), {"messages": [{"role": ..., "content":
@@ -46,6 +50,8 @@ struct Options {
   DataOptions data;
   EmbeddingTaskOptions task;
   RunOptions run;
+  FindRateOptions find_rate;
+  EvaluationOptions evaluation;
   TrainingAdapterOptions adapter;
   MemoryOptions memory;
   std::string effective;  // the text of run.toml
@@ -55,6 +61,7 @@ struct DataSet {
   Records train;
   std::optional<Records> valid = {};
   std::vector<NamedReport> reports = {};  // of train, and of valid
+  std::vector<ChoiceQuestion> choices = {};
 };
 
 void show(const DataSet& data, const DataOptions& options, Output& output) {
@@ -85,11 +92,16 @@ DataSet read_data(const Options& options, const ModelText& text, Output& output)
     data.valid = read_records(files.valid, how, 0, text, output, &of_valid.report);
   }
   show(data, how, output);
+  if (!options.evaluation.choices.empty()) {
+    data.choices = read_choice_questions(options.evaluation.choices, text.tokenizer(),
+                                         text.find_chat_template(), record_options(how, text));
+  }
   return data;
 }
 
 TrainingRunConfig run_config(const Options& options, const ModelConfig& model) {
   TrainingRunConfig config = options.run.config();
+  options.evaluation.apply_to(config);
   config.contrastive = contrastive_loss_of(options.task, options.common.model, model);
   config.seed = options.common.seed;
   config.max_seq_length = options.data.max_seq_length;
@@ -129,6 +141,8 @@ struct Inputs {
   LoadedModel& loaded;
   Adapter& adapter;
   const DataSet& data;
+  const ModelText& text;
+  const RunEvaluation& evaluation;
 };
 
 TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& inputs,
@@ -136,6 +150,9 @@ TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& 
   const TrainingRunConfig config = run_config(options, inputs.loaded.model().config());
   const Records* valid = inputs.data.valid ? &*inputs.data.valid : nullptr;
   TrainingReport report(output, inputs.loaded, options.common.model, folder, options.effective);
+  report.score_by([&] {
+    return inputs.evaluation.scores(inputs.loaded, inputs.adapter, inputs.text, interrupt, output);
+  });
   report.start(inputs.adapter, inputs.data.train, valid, config, json_of(inputs.data));
   const TrainingSummary summary =
       run_training(inputs.loaded.model(), inputs.adapter, inputs.data.train, valid, config,
@@ -168,7 +185,10 @@ TrainingSummary run_in_its_folder(RunFolder& folder, const Options& options, con
 
 int train(Options options) {
   Output output(options.common.output);
-  RunFolder folder(options.run.adapter_out, options.run.resume, options.run.overwrite);
+  std::optional<RunFolder> folder;
+  if (!options.find_rate.searches()) {
+    folder.emplace(options.run.adapter_out, options.run.resume, options.run.overwrite);
+  }
   const ModelText text(options.common.model, options.data.chat_template);
   const DataSet data = [&] {
     const TraceSpan span(options.common.trace.get(), "read and tokenise records");
@@ -179,17 +199,25 @@ int train(Options options) {
          "train: --eval-every requires a valid.jsonl next to train.jsonl; '{}' has none",
          fmt::join(options.data.data, "', '"));
   }
+  require(!options.task.embeds() || (!options.evaluation.generates() && data.choices.empty()),
+          "train: exact match, choices and --eval-command are for --task text");
+  const RunEvaluation evaluation(options.evaluation, data.choices,
+                                 data.valid ? &*data.valid : nullptr);
   if (options.task.embeds()) options.adapter.config.task_type = kFeatureExtraction;
   plan_memory(options, data, output);
   LoadedModel loaded(options.common, output, options.data.max_seq_length);
   Adapter adapter = make_adapter(options.adapter, loaded.context(), loaded.model().config(),
                                  options.common.model, options.common.seed);
-  if (!folder.checkpoint().empty()) {  // checked before anything in the folder changes
-    (void)check_resume(folder.checkpoint(), loaded.model(), adapter, data.train,
-                       run_config(options, loaded.model().config()));
+  const TrainingRunConfig config = run_config(options, loaded.model().config());
+  if (!folder) {
+    return find_rate(options.find_rate, loaded.model(), adapter, data.train, config,
+                     options.common.model, output);
+  }
+  if (!folder->checkpoint().empty()) {  // checked before anything in the folder changes
+    (void)check_resume(folder->checkpoint(), loaded.model(), adapter, data.train, config);
   }
   const TrainingSummary summary =
-      run_in_its_folder(folder, options, {loaded, adapter, data}, output);
+      run_in_its_folder(*folder, options, {loaded, adapter, data, text, evaluation}, output);
   loaded.show_inside();
   return summary.stopped ? 1 : 0;
 }
@@ -208,6 +236,8 @@ void add_train_command(CLI::App& program, Action& action) {
   add_length_options(*command, options->run, "Training");
   add_optimiser_options(*command, options->run, "Training");
   add_upkeep_options(*command, options->run, "Training");
+  add_find_rate_option(*command, options->find_rate);
+  add_evaluation_options(*command, options->evaluation);
   add_memory_policy_options(*command, options->memory);
   add_run_options(*command, options->common);
   add_memory_option(*command, options->common);
@@ -215,8 +245,8 @@ void add_train_command(CLI::App& program, Action& action) {
   command->callback([options, command, &action] {
     options->adapter.note_given(*command);
     std::vector<std::string> left_out = options->adapter.left_out_of_configuration();
-    left_out.insert(left_out.end(), {"help", "config", "resume", "overwrite", "json", "quiet",
-                                     "verbose", "profile", "trace"});
+    left_out.insert(left_out.end(), {"help", "config", "resume", "overwrite", "find-lr", "json",
+                                     "quiet", "verbose", "profile", "trace"});
     options->effective = config_text(*command, left_out);
     action = [options] { return train(*options); };
   });

@@ -2,7 +2,10 @@
 // log and chart next to the adapter. Calls RunFolder::keep() at the first save of the run.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "clora/model/training/training_run.hpp"
 #include "tools/clora/interrupt.hpp"
@@ -26,6 +29,8 @@ class TrainingReport {
   // data: the reports of train and valid, for the log.
   void start(const Adapter& adapter, const Records& train, const Records* valid,
              const TrainingRunConfig& config, const nlohmann::ordered_json& data);
+  // At each validation, `scores` gives keys to add to its event, as RunEvaluation::scores() does.
+  void score_by(std::function<nlohmann::ordered_json()> scores) { scores_ = std::move(scores); }
   // The callbacks hold references to this object and to `interrupt`.
   TrainingCallbacks callbacks(const Interrupt& interrupt);
   void done(const TrainingSummary& summary);
@@ -37,6 +42,7 @@ class TrainingReport {
   void on_eval(const EvalResult& result);
   void on_save(std::int64_t step, const std::filesystem::path& folder);
   void on_resume(const ResumePoint& point);
+  void show_best(const TrainingSummary& summary);
   void show_memory();
 
   Output& output_;
@@ -45,6 +51,7 @@ class TrainingReport {
   std::string configuration_;
   RunFolder& folder_;
   TrainingLog log_;
+  std::function<nlohmann::ordered_json()> scores_;
   std::unique_ptr<ProgressBar> bar_;
   std::filesystem::path last_checkpoint_;
   MemoryStatistics memory_;  // at the last step
