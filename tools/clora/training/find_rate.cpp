@@ -26,7 +26,7 @@ void write_result(const RateSearch& search, const std::string& picture, Output& 
                                 {"diverged", search.diverged},
                                 {"picture", picture}};
   if (search.suggested) {
-    object["steepest"] = *search.steepest;
+    object["edge"] = *search.edge;
     object["suggested"] = *search.suggested;
   }
   output.object(object);
@@ -77,12 +77,12 @@ int find_rate(const FindRateOptions& options, LanguageModel& model, Adapter& ada
               options.picture);
   if (!search.suggested) {
     output.result(
-        "no rate lowered the loss by a percent, so none is suggested; see the chart, or search "
-        "with a larger --batch-size");
+        "no rate is suggested: the loss fell by less than a percent, or did not rise again up to "
+        "the highest rate; see the chart, or search with a larger --batch-size");
     return 1;
   }
-  output.info("the loss falls most at {:.2g}; suggested is that divided by {:g}", *search.steepest,
-              kRateSafety);
+  output.info("half of the fall is lost again at {:.2g}; suggested is that divided by {:g}",
+              *search.edge, kRateSafety);
   output.result("--lr {:.2g}", *search.suggested);
   return 0;
 }
