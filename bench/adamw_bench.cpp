@@ -1,6 +1,6 @@
 // adamw/fused/f32/N: one step with clipping, on the parameters of a rank 8 adapter on all linear
 // layers of SmolLM2-135M.
-#include "clora/ops/adamw.hpp"
+#include "clora/ops/optimizers/adamw.hpp"
 
 #include "bench/support/adamw_step.hpp"
 #include "bench/support/op_bench.hpp"

@@ -1,5 +1,5 @@
 // adamw_q8/fused/f32/N: the step of adamw/fused/f32/N with moments in 8 bits.
-#include "clora/ops/adamw_q8.hpp"
+#include "clora/ops/optimizers/adamw_q8.hpp"
 
 #include "bench/support/adamw_step.hpp"
 #include "bench/support/op_bench.hpp"

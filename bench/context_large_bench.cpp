@@ -42,7 +42,7 @@ class ContextBench : public Prepared {
     run_.files = &files_;
     run_.context_length = tokens;
     run_.trainer.clip_norm = 1;
-    run_.trainer.moments = MomentType::q8;
+    run_.trainer.optimizer.kind = OptimizerKind::adamw_8bit;
     run_.make_adapter = [](Context& context, const ModelConfig& config) {
       return Adapter(context, adapter_sites(config), {.rank = kRank, .alpha = kRank});
     };

@@ -13,6 +13,7 @@
 #include "bench/support/loaded_model.hpp"
 #include "bench/support/name.hpp"
 #include "bench/support/prepared.hpp"
+#include "bench/support/random_rows.hpp"
 #include "bench/support/session.hpp"
 #include "clora/model/generation/generator.hpp"
 #include "clora/model/training/trainer.hpp"
@@ -28,22 +29,6 @@ double seconds_of(const std::function<void()>& work) {
   const auto begin = Clock::now();
   work();
   return seconds_since(begin);
-}
-
-std::vector<std::int32_t> some_ids(std::size_t count, std::int64_t vocabulary) {
-  std::vector<std::int32_t> ids(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    ids[i] = static_cast<std::int32_t>((i * 7919 + 17) % static_cast<std::size_t>(vocabulary));
-  }
-  return ids;
-}
-
-PackedRows random_rows(std::size_t batch, std::size_t length, std::int64_t vocabulary) {
-  Record record{.ids = some_ids(length, vocabulary),
-                .is_target = std::vector<std::uint8_t>(length, 1)};
-  record.is_target.front() = 0;
-  const std::vector<Record> records(batch, record);
-  return pack_rows(std::span<const Record>(records), batch * length);
 }
 
 struct Job {

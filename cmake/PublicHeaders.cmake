@@ -31,8 +31,13 @@ set(CLORA_PUBLIC_HEADERS
   runtime/profiling/trace.hpp
   runtime/programs/program_cache.hpp
   runtime/programs/program_store.hpp
-  ops/adamw.hpp
-  ops/adamw_q8.hpp
+  ops/optimizers/adamw.hpp
+  ops/optimizers/adamw_q8.hpp
+  ops/optimizers/average.hpp
+  ops/optimizers/lion.hpp
+  ops/optimizers/muon.hpp
+  ops/optimizers/parameter_update.hpp
+  ops/optimizers/sgd.hpp
   ops/sample.hpp
   ops/attention/attention.hpp
   ops/attention/attention_window.hpp
@@ -46,6 +51,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/gemm/epilogue.hpp
   ops/gemm/gemm.hpp
   ops/gemm/product_input.hpp
+  ops/lora_linear/dora.hpp
   ops/lora_linear/lora_gradient.hpp
   ops/lora_linear/lora_linear.hpp
   ops/loss/contrastive.hpp
@@ -70,7 +76,12 @@ set(CLORA_PUBLIC_HEADERS
   ops/rowwise/segment_mean.hpp
   ops/rowwise/swiglu.hpp
   lora/adapter.hpp
+  lora/adapter_errors.hpp
+  lora/adapter_matrices.hpp
+  lora/combination.hpp
+  lora/compression.hpp
   lora/merge.hpp
+  lora/parameter_set.hpp
   lora/peft_files.hpp
   lora/safetensors.hpp
   model/data/data_order.hpp
@@ -82,10 +93,13 @@ set(CLORA_PUBLIC_HEADERS
   model/embedding/embedding_scores.hpp
   model/transformer/fingerprint.hpp
   model/transformer/forward_pass.hpp
+  model/transformer/column_scales.hpp
+  model/transformer/gradient_parts.hpp
   model/transformer/language_model.hpp
   model/transformer/memory_policy.hpp
   model/transformer/layer_weights.hpp
   model/transformer/recorded_rows.hpp
+  model/weights/adapter_extraction.hpp
   model/weights/fuse.hpp
   model/files/gguf.hpp
   model/configuration/block_spec.hpp
@@ -105,17 +119,21 @@ set(CLORA_PUBLIC_HEADERS
   model/text/tokenizer_files.hpp
   model/text/tokenizer_spec.hpp
   model/training/checkpoint.hpp
+  model/training/communicator.hpp
   model/training/contrastive_loss.hpp
   model/training/evaluator.hpp
-  model/training/moments.hpp
+  model/training/optimizer.hpp
+  model/training/rank_shares.hpp
   model/training/recorded_step.hpp
   model/training/resumption.hpp
   model/training/run_fingerprint.hpp
+  model/training/thread_ranks.hpp
   model/training/memory_planner.hpp
   model/training/trainer.hpp
   model/training/rate_search.hpp
   model/training/training_config.hpp
   model/training/training_run.hpp
+  parallel/mpi_communicator.hpp
   serving/completion_request.hpp
   serving/completion_service.hpp
   serving/engine_backend.hpp

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <random>
 #include <utility>
 
 #include "runtime/fail.hpp"
-#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {
@@ -31,17 +31,6 @@ float uniform(std::mt19937_64& generator, double bound) {
   return static_cast<float>(bound * (2 * unit - 1));
 }
 
-// Checks the total before any allocation, instead of failing at one of them.
-void require_free_memory(Context& context, std::size_t elements) {
-  const MemoryStatistics pool = context.pool().statistics();
-  if (elements <= pool.free_bytes() / sizeof(float)) return;
-  fail(ErrorCode::out_of_memory,
-       "adapter: its matrices need {} MiB, '{}' has {} MiB free of {} MiB; use a lower rank or "
-       "fewer target modules",
-       elements / (std::size_t{1 << 20} / sizeof(float)), context.device().name,
-       pool.free_bytes() >> 20U, pool.limit_bytes >> 20U);
-}
-
 }  // namespace
 
 double adapter_scale(const AdapterConfig& config, double alpha, std::int64_t rank) {
@@ -54,7 +43,7 @@ Adapter::Adapter(Context& context, const std::vector<AdapterSite>& sites,
     : Adapter(context, modules_of(sites, config), config) {}
 
 Adapter::Adapter(Context& context, std::vector<AdapterModule> modules, AdapterConfig config)
-    : context_(&context), config_(std::move(config)), modules_(std::move(modules)) {
+    : context_(&context), config_(std::move(config)), modules_(std::move(modules)), set_(context) {
   require(!modules_.empty(), "adapter: no linear layer to attach to");
   require(config_.dropout >= 0 && config_.dropout < 1, "adapter: dropout must be in [0, 1), got {}",
           config_.dropout);
@@ -63,39 +52,42 @@ Adapter::Adapter(Context& context, std::vector<AdapterModule> modules, AdapterCo
 }
 
 void Adapter::place_modules() {
-  // Every matrix begins at an aligned address for kernel arguments, also when cast to bf16.
-  const std::size_t step = std::max<std::size_t>(1, context_->device().base_alignment_bytes / 2);
-  std::size_t end = 0;
-  const auto place = [&](std::int64_t elements) {
-    const std::size_t offset = end;
-    end = round_up(end + static_cast<std::size_t>(elements), step);
-    return offset;
-  };
+  const std::size_t group_a = set_.add_group({.name = std::string(kLoraA)});
+  const std::size_t group_b = set_.add_group({.name = std::string(kLoraB)});
   for (AdapterModule& module : modules_) {
+    const auto& [path, inputs, outputs] = module.site;
     require(module.rank >= 1 && module.rank <= kMaxRank,
-            "adapter: the rank of {} must be from 1 to {}, got {}", module.site.path, kMaxRank,
-            module.rank);
+            "adapter: the rank of {} must be from 1 to {}, got {}", path, kMaxRank, module.rank);
     require(std::isfinite(module.scale),
-            "adapter: the scale of {} (alpha / rank) must be a finite 32-bit number, got {}",
-            module.site.path, module.scale);
-    module.a_offset = place(module.rank * module.site.inputs);
-    module.bt_offset = place(module.rank * module.site.outputs);
+            "adapter: the scale of {} (alpha / rank) must be a finite 32-bit number, got {}", path,
+            module.scale);
+    module.a_offset = set_.add({path + ".lora_A", {module.rank, inputs}, group_a});
+    module.bt_offset = set_.add({path + ".lora_B", {module.rank, outputs}, group_b});
   }
-  require_free_memory(*context_, end);
-  const std::vector<float> zeros(end);
-  parameters_ = context_->upload<float>({static_cast<std::int64_t>(end)}, DType::f32, zeros,
-                                        MemoryTag::adapters);
+  // After all matrices: one launch then updates all magnitudes where matrices have an optimizer of
+  // their own.
+  if (config_.use_dora) {
+    const std::size_t group_m = set_.add_group({.name = std::string(kMagnitude)});
+    for (AdapterModule& module : modules_) {
+      const auto& [path, inputs, outputs] = module.site;
+      module.magnitude_offset = set_.add({path + ".lora_magnitude_vector", {outputs}, group_m});
+    }
+  }
+  set_.allocate("adapter");
 }
 
 void Adapter::initialise(std::uint64_t seed) {
   std::mt19937_64 generator(seed);
-  std::vector<float> values(static_cast<std::size_t>(parameters_.elements()));
+  std::vector<float> values(static_cast<std::size_t>(parameters().elements()));
   for (const AdapterModule& module : modules_) {
     const double bound = 1 / std::sqrt(static_cast<double>(module.site.inputs));
     const auto count = static_cast<std::size_t>(module.rank * module.site.inputs);
     for (std::size_t i = 0; i < count; ++i) values[module.a_offset + i] = uniform(generator, bound);
+    if (!config_.use_dora) continue;
+    std::fill_n(&values[module.magnitude_offset], module.site.outputs,
+                std::numeric_limits<float>::quiet_NaN());
   }
-  context_->write(parameters_, std::as_bytes(std::span(values)));
+  context_->write(parameters(), std::as_bytes(std::span(values)));
 }
 
 const AdapterModule* Adapter::find(std::string_view path) const {
@@ -112,20 +104,16 @@ void Adapter::sort_paths() {
       by_path_, {}, [this](std::size_t i) -> std::string_view { return modules_[i].site.path; });
 }
 
-Tensor Adapter::view(const Tensor& flat, std::size_t offset, Shape shape) {
-  return flat.slice(bytes_of(flat.type(), offset), shape, flat.type());
-}
-
 LoraWeights Adapter::weights(std::string_view path, const Tensor& bf16_parameters) const {
   const AdapterModule* module = find(path);
   if (module == nullptr) return {};
   const Shape a{module->rank, module->site.inputs}, bt{module->rank, module->site.outputs};
-  LoraWeights weights{.a = view(parameters_, module->a_offset, a),
-                      .bt = view(parameters_, module->bt_offset, bt),
+  LoraWeights weights{.a = ParameterSet::view(parameters(), module->a_offset, a),
+                      .bt = ParameterSet::view(parameters(), module->bt_offset, bt),
                       .scale = module->scale};
   if (!bf16_parameters.empty()) {
-    weights.a_bf16 = view(bf16_parameters, module->a_offset, a);
-    weights.bt_bf16 = view(bf16_parameters, module->bt_offset, bt);
+    weights.a_bf16 = ParameterSet::view(bf16_parameters, module->a_offset, a);
+    weights.bt_bf16 = ParameterSet::view(bf16_parameters, module->bt_offset, bt);
   }
   return weights;
 }
@@ -133,22 +121,24 @@ LoraWeights Adapter::weights(std::string_view path, const Tensor& bf16_parameter
 LoraGradients Adapter::gradients(std::string_view path) const {
   const AdapterModule* module = find(path);
   if (module == nullptr) return {};
-  require(!gradients_.empty(), "adapter: gradients were not allocated");
-  return {.da = view(gradients_, module->a_offset, {module->rank, module->site.inputs}),
-          .dbt = view(gradients_, module->bt_offset, {module->rank, module->site.outputs})};
+  require(!flat_gradients().empty(), "adapter: gradients were not allocated");
+  return {.da = ParameterSet::view(flat_gradients(), module->a_offset,
+                                   {module->rank, module->site.inputs}),
+          .dbt = ParameterSet::view(flat_gradients(), module->bt_offset,
+                                    {module->rank, module->site.outputs})};
 }
 
-void Adapter::allocate_gradients() {
-  if (!gradients_.empty()) return;
-  const std::vector<float> zeros(static_cast<std::size_t>(parameters_.elements()));
-  gradients_ = context_->upload<float>(parameters_.shape(), DType::f32, zeros, MemoryTag::adapters);
+Tensor Adapter::magnitude(std::string_view path) const {
+  const AdapterModule* module = find(path);
+  if (module == nullptr || !config_.use_dora) return {};
+  return ParameterSet::view(parameters(), module->magnitude_offset, {module->site.outputs});
 }
 
-std::int64_t Adapter::trainable_parameters() const noexcept {
-  return std::accumulate(modules_.begin(), modules_.end(), std::int64_t{0},
-                         [](std::int64_t sum, const AdapterModule& module) {
-                           return sum + module.rank * (module.site.inputs + module.site.outputs);
-                         });
+Tensor Adapter::magnitude_gradient(std::string_view path) const {
+  const AdapterModule* module = find(path);
+  if (module == nullptr || !config_.use_dora) return {};
+  require(!flat_gradients().empty(), "adapter: gradients were not allocated");
+  return ParameterSet::view(flat_gradients(), module->magnitude_offset, {module->site.outputs});
 }
 
 }  // namespace clora

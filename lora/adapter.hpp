@@ -1,8 +1,10 @@
-// Adapter: the trainable low-rank matrices of one LoRA (Hu et al., 2021), on the device.
+// Adapter: the trainable low-rank matrices of one LoRA (Hu et al., 2021), on the device; and with
+// use_dora the magnitudes of the outputs (DoRA: Liu et al., 2024; ops/lora_linear/dora.hpp).
 //
-// All matrices are in one flat f32 buffer, so that clipping and AdamW are one launch over it; each
-// module has views of it. b is stored transposed (see ops/lora_linear/lora_linear.hpp); files store
-// it as PEFT does. Owns its tensors; must not outlive its Context. Threads: one at a time.
+// The matrices are slices of a ParameterSet, in the groups kLoraA and kLoraB, and magnitudes in
+// kMagnitude; each module has views of it. b is stored transposed (see
+// ops/lora_linear/lora_linear.hpp); files store it as PEFT does. Owns its tensors; must not outlive
+// its Context. Threads: one at a time.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "clora/lora/parameter_set.hpp"
 #include "clora/ops/lora_linear/lora_linear.hpp"
 #include "clora/runtime/context.hpp"
 
@@ -52,6 +55,7 @@ struct AdapterConfig {
   std::vector<std::string> layers_pattern = {};  // path parts before a block's number: "layers"
   ModulePatterns<std::int64_t> rank_pattern = {};
   ModulePatterns<double> alpha_pattern = {};
+  bool use_dora = false;  // each module has magnitudes of its outputs
 };
 
 // alpha / rank, or alpha / sqrt(rank).
@@ -61,14 +65,19 @@ double adapter_scale(const AdapterConfig& config, double alpha, std::int64_t ran
 struct AdapterModule {
   AdapterSite site;
   std::int64_t rank = 0;
-  float scale = 1;            // alpha / rank, by the configuration
-  std::size_t a_offset = 0;   // of a [R, K] in the flat buffer, in elements
-  std::size_t bt_offset = 0;  // of bt [R, N]
+  float scale = 1;                   // alpha / rank, by the configuration
+  std::size_t a_offset = 0;          // of a [R, K] in the flat buffer, in elements
+  std::size_t bt_offset = 0;         // of bt [R, N]
+  std::size_t magnitude_offset = 0;  // of the magnitudes [N], if there are any
 };
 
 class Adapter {
  public:
   static constexpr std::int64_t kMaxRank = 65536;
+  // The groups of its parameters.
+  static constexpr std::string_view kLoraA = "lora_A";
+  static constexpr std::string_view kLoraB = "lora_B";
+  static constexpr std::string_view kMagnitude = "lora_magnitude_vector";
 
   // Zero matrices for every site; ignores the patterns of the configuration. Errors:
   // invalid_argument if there are no sites, for a rank outside 1 to kMaxRank, or an infinite scale;
@@ -78,7 +87,8 @@ class Adapter {
   Adapter(Context& context, std::vector<AdapterModule> modules, AdapterConfig config);
 
   // a: uniform in +-1/sqrt(K) (PEFT's kaiming-uniform with a = sqrt 5), b = 0. The same for a given
-  // seed on every device.
+  // seed on every device. Magnitudes become NaN, so that none is used before
+  // initialise_magnitudes() (model/transformer/column_scales.hpp), which needs the weights.
   void initialise(std::uint64_t seed);
 
   Context& context() const noexcept { return *context_; }
@@ -92,16 +102,22 @@ class Adapter {
   // Views of the gradients; empty if the path has no module. REQUIRES: allocate_gradients().
   LoraGradients gradients(std::string_view path) const;
 
-  // The flat buffers [n]. Padding between modules is zero in both.
-  const Tensor& parameters() const noexcept { return parameters_; }
-  const Tensor& flat_gradients() const noexcept { return gradients_; }
-  void allocate_gradients();
+  // Views [N] of the module's magnitudes and their gradients; empty without the path or magnitudes.
+  // REQUIRES of the gradients: allocate_gradients().
+  Tensor magnitude(std::string_view path) const;
+  Tensor magnitude_gradient(std::string_view path) const;
 
-  // Elements of all a and b, without padding.
-  std::int64_t trainable_parameters() const noexcept;
+  // All matrices; a slice is named "PATH.lora_A" or "PATH.lora_B".
+  const ParameterSet& parameter_set() const noexcept { return set_; }
+  // Its flat buffers [n]. Padding between matrices is zero in both.
+  const Tensor& parameters() const noexcept { return set_.parameters(); }
+  const Tensor& flat_gradients() const noexcept { return set_.gradients(); }
+  void allocate_gradients() { set_.allocate_gradients(); }
+
+  // Elements of all a, b and magnitudes, without padding.
+  std::int64_t trainable_parameters() const noexcept { return set_.elements(); }
 
  private:
-  static Tensor view(const Tensor& flat, std::size_t offset, Shape shape);
   void place_modules();
   void sort_paths();
 
@@ -109,8 +125,7 @@ class Adapter {
   AdapterConfig config_;
   std::vector<AdapterModule> modules_;
   std::vector<std::size_t> by_path_;  // the modules in the order of their paths
-  Tensor parameters_;
-  Tensor gradients_;
+  ParameterSet set_;
 };
 
 }  // namespace clora

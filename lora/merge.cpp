@@ -1,8 +1,20 @@
 #include "clora/lora/merge.hpp"
 
+#include <cmath>
+
 #include "runtime/fail.hpp"
 
 namespace clora {
+namespace {
+
+// DoRA's factor of a row.
+double factor_of(std::span<const double> row, float magnitude) {
+  double squares = 0;
+  for (const double value : row) squares += value * value;
+  return squares == 0 ? 0 : static_cast<double>(magnitude) / std::sqrt(squares);
+}
+
+}  // namespace
 
 HostLora read_lora(const Adapter& adapter, std::string_view path) {
   const AdapterModule* module = adapter.find(path);
@@ -14,7 +26,9 @@ HostLora read_lora(const Adapter& adapter, std::string_view path) {
           .rank = module->rank,
           .inputs = module->site.inputs,
           .outputs = module->site.outputs,
-          .scale = static_cast<double>(module->scale)};
+          .scale = static_cast<double>(module->scale),
+          .magnitude = adapter.config().use_dora ? context.read<float>(adapter.magnitude(path))
+                                                 : std::vector<float>()};
 }
 
 void merge_into(std::span<float> w, const HostLora& lora) {
@@ -31,9 +45,9 @@ void merge_into(std::span<float> w, const HostLora& lora) {
       for (std::size_t k = 0; k < inputs; ++k) row[k] += b * static_cast<double>(a[k]);
     }
     float* out = &w[n * inputs];
-    for (std::size_t k = 0; k < inputs; ++k) {
-      out[k] = static_cast<float>(static_cast<double>(out[k]) + row[k]);
-    }
+    for (std::size_t k = 0; k < inputs; ++k) row[k] += static_cast<double>(out[k]);
+    const double factor = lora.magnitude.empty() ? 1 : factor_of(row, lora.magnitude[n]);
+    for (std::size_t k = 0; k < inputs; ++k) out[k] = static_cast<float>(factor * row[k]);
   }
 }
 

@@ -241,8 +241,11 @@ void select_exactly(AdapterConfig& config, const std::vector<AdapterSite>& chose
 }
 
 AdapterConfig config_to_save(const Adapter& adapter) {
-  const std::vector<AdapterModule>& modules = adapter.modules();
-  AdapterConfig config = adapter.config();
+  return config_to_save(adapter.config(), adapter.modules());
+}
+
+AdapterConfig config_to_save(const AdapterConfig& own, const std::vector<AdapterModule>& modules) {
+  AdapterConfig config = own;
   resolve_selection(config, modules);
   if (patterns_hold(config, modules)) return config;
   write_patterns(config, modules);

@@ -48,5 +48,8 @@ void select_exactly(AdapterConfig& config, const std::vector<AdapterSite>& chose
 // Otherwise the incorrect parts are replaced: the selection as by select_exactly(), or by full
 // paths if there is none; ranks and alphas by patterns of full paths.
 AdapterConfig config_to_save(const Adapter& adapter);
+// The same for an adapter with this configuration and these modules, of which the offsets are
+// ignored.
+AdapterConfig config_to_save(const AdapterConfig& own, const std::vector<AdapterModule>& modules);
 
 }  // namespace clora

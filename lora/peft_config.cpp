@@ -150,6 +150,7 @@ AdapterConfig parse_peft_config(std::string_view text, const std::string& source
     fail(ErrorCode::invalid_file, "{}: lora_dropout must be at least 0 and below 1, got {}", source,
          config.dropout);
   config.rank_stabilised = keys.find_flag("use_rslora").value_or(false);
+  config.use_dora = keys.find_flag("use_dora").value_or(false);
   config.base_model = keys.find_text("base_model_name_or_path").value_or("");
   config.task_type = keys.find_text("task_type").value_or(std::string(kCausalLanguageModel));
   read_targets(keys, config);
@@ -176,7 +177,7 @@ std::string peft_config_text(const AdapterConfig& config) {
       {"lora_alpha", number_json(config.alpha)},
       {"lora_dropout", config.dropout},
       {"use_rslora", config.rank_stabilised},
-      {"use_dora", false},
+      {"use_dora", config.use_dora},
       {"target_modules", names_json(config.target_modules, config.targets_are_regex)},
       {"exclude_modules", names_json(config.exclude_modules, config.excludes_are_regex)},
       {"layers_to_transform", list_json(config.layers_to_transform)},

@@ -22,12 +22,17 @@ constexpr const char* kTensorFile = "adapter_model.safetensors";
 constexpr std::string_view kPrefix = "base_model.model.";
 constexpr std::string_view kSuffixA = ".lora_A.weight";
 constexpr std::string_view kSuffixB = ".lora_B.weight";
+constexpr std::string_view kSuffixMagnitude = ".lora_magnitude_vector";
 
 std::string name_a(const std::string& path) {
   return fmt::format("{}{}{}", kPrefix, path, kSuffixA);
 }
 std::string name_b(const std::string& path) {
   return fmt::format("{}{}{}", kPrefix, path, kSuffixB);
+}
+
+std::string name_magnitude(const std::string& path) {
+  return fmt::format("{}{}{}", kPrefix, path, kSuffixMagnitude);
 }
 
 // out [columns, rows] = in [rows, columns]^T
@@ -47,26 +52,30 @@ const AdapterSite* site_of(const std::vector<AdapterSite>& sites, std::string_vi
   return found == sites.end() ? nullptr : &*found;
 }
 
-// The path in a tensor's name, or empty if it is not the name of a LoRA matrix. Files of PEFT have
-// no adapter name between lora_A and weight.
-std::optional<std::string> path_in(std::string_view name) {
+// The path in a tensor's name, or empty if it is not the name of a tensor of such an adapter. Files
+// of PEFT have no adapter name between lora_A and weight.
+std::optional<std::string> path_in(std::string_view name, bool use_dora) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   name.remove_prefix(kPrefix.size());
-  for (const std::string_view suffix : {kSuffixA, kSuffixB}) {
+  for (const std::string_view suffix : {kSuffixA, kSuffixB, kSuffixMagnitude}) {
+    if (suffix == kSuffixMagnitude && !use_dora) continue;
     if (name.ends_with(suffix)) return std::string(name.substr(0, name.size() - suffix.size()));
   }
   return std::nullopt;
 }
 
 // Every path that the file has matrices for; throws if one of them is not a site.
-std::set<std::string> paths_in(const SafetensorsFile& file, const std::vector<AdapterSite>& sites) {
+std::set<std::string> paths_in(const SafetensorsFile& file, const std::vector<AdapterSite>& sites,
+                               bool use_dora) {
   std::set<std::string> paths;
   for (const std::string& name : file.names()) {
-    const std::optional<std::string> path = path_in(name);
+    const std::optional<std::string> path = path_in(name, use_dora);
     if (!path) {
       fail(ErrorCode::unsupported,
-           "adapter '{}': tensor '{}' is not supported; only {}PATH{} and {} are",
-           file.path().string(), name, kPrefix, kSuffixA, kSuffixB);
+           "adapter '{}': tensor '{}' is not supported; only {}PATH{} and {} are, and {} if "
+           "use_dora is true in {}",
+           file.path().string(), name, kPrefix, kSuffixA, kSuffixB, kSuffixMagnitude,
+           kPeftConfigFile);
     }
     require(site_of(sites, *path) != nullptr,
             "adapter '{}': tensor '{}' matches no linear layer of this base model; is it an "
@@ -96,20 +105,34 @@ std::vector<float> floats_of(const StoredTensor& tensor, const std::filesystem::
        path.string(), tensor.name, name_of(tensor.type));
 }
 
-// The tensor of a matrix; throws unless its shape is [rows, columns].
-StoredTensor matrix_of(const SafetensorsFile& file, const std::string& name, std::int64_t rows,
-                       std::int64_t columns) {
-  const std::optional<StoredTensor> tensor = file.find(name);
+StoredTensor tensor_of(const SafetensorsFile& file, const std::string& name) {
+  std::optional<StoredTensor> tensor = file.find(name);
   if (!tensor.has_value()) {
     fail(ErrorCode::invalid_file, "adapter '{}': tensor '{}' is missing", file.path().string(),
          name);
   }
-  const Shape& shape = tensor->shape;
+  return *std::move(tensor);
+}
+
+// The tensor of a matrix; throws unless its shape is [rows, columns].
+StoredTensor matrix_of(const SafetensorsFile& file, const std::string& name, std::int64_t rows,
+                       std::int64_t columns) {
+  const StoredTensor tensor = tensor_of(file, name);
+  const Shape& shape = tensor.shape;
   require(shape.rank() == 2 && shape[0] == rows && shape[1] == columns,
           "adapter '{}': tensor '{}' must be [{}, {}] to fit the base model and the rank in {}, "
           "got {}",
           file.path().string(), name, rows, columns, kPeftConfigFile, shape.text());
-  return *tensor;
+  return tensor;
+}
+
+// The magnitudes of a module; throws unless their shape is [outputs].
+StoredTensor magnitude_of(const SafetensorsFile& file, const AdapterModule& module) {
+  const StoredTensor tensor = tensor_of(file, name_magnitude(module.site.path));
+  require(tensor.shape.rank() == 1 && tensor.shape[0] == module.site.outputs,
+          "adapter '{}': tensor '{}' must be [{}] to fit the base model, got {}",
+          file.path().string(), tensor.name, module.site.outputs, tensor.shape.text());
+  return tensor;
 }
 
 // The values of a matrix; throws if one is not finite, which would otherwise make every text empty
@@ -172,10 +195,12 @@ std::vector<AdapterModule> modules_of(const AdapterConfig& config, const std::st
 }
 
 // Checks all shapes before any device memory is allocated.
-void check_shapes(const SafetensorsFile& file, const std::vector<AdapterModule>& modules) {
+void check_shapes(const SafetensorsFile& file, const std::vector<AdapterModule>& modules,
+                  bool use_dora) {
   for (const AdapterModule& module : modules) {
     (void)matrix_of(file, name_a(module.site.path), module.rank, module.site.inputs);
     (void)matrix_of(file, name_b(module.site.path), module.site.outputs, module.rank);
+    if (use_dora) (void)magnitude_of(file, module);
   }
 }
 
@@ -216,6 +241,12 @@ void save_adapter(const Adapter& adapter, const std::filesystem::path& folder) {
                        DType::f32,
                        {module.site.outputs, module.rank},
                        std::as_bytes(std::span(transposed_b.back()))});
+    if (!adapter.config().use_dora) continue;
+    const auto outputs = static_cast<std::size_t>(module.site.outputs);
+    tensors.push_back({name_magnitude(module.site.path),
+                       DType::f32,
+                       {module.site.outputs},
+                       std::as_bytes(all.subspan(module.magnitude_offset, outputs))});
   }
   write_safetensors(folder / kTensorFile, tensors, {{"format", "pt"}});
   write_file_atomically(folder / kPeftConfigFile, std::as_bytes(std::span(config)));
@@ -227,8 +258,9 @@ Adapter load_adapter(Context& context, const std::filesystem::path& folder,
   const AdapterConfig config = read_peft_config(folder);
   const SafetensorsFile file = SafetensorsFile::open(folder / kTensorFile);
   const std::string source = (folder / kPeftConfigFile).string();
-  std::vector<AdapterModule> modules = modules_of(config, source, paths_in(file, sites), sites);
-  check_shapes(file, modules);
+  std::vector<AdapterModule> modules =
+      modules_of(config, source, paths_in(file, sites, config.use_dora), sites);
+  check_shapes(file, modules, config.use_dora);
   Adapter adapter(context, std::move(modules), config);
   std::vector<float> flat(static_cast<std::size_t>(adapter.parameters().elements()));
   for (const AdapterModule& module : adapter.modules()) {
@@ -239,6 +271,9 @@ Adapter load_adapter(Context& context, const std::filesystem::path& folder,
     std::ranges::copy(a, flat.begin() + static_cast<std::ptrdiff_t>(module.a_offset));
     std::ranges::copy(transposed(b, outputs, rank),
                       flat.begin() + static_cast<std::ptrdiff_t>(module.bt_offset));
+    if (!config.use_dora) continue;
+    std::ranges::copy(finite_values(magnitude_of(file, module), file.path()),
+                      flat.begin() + static_cast<std::ptrdiff_t>(module.magnitude_offset));
   }
   context.write(adapter.parameters(), std::as_bytes(std::span(flat)));
   return adapter;

@@ -1,6 +1,6 @@
 // Adapters in the format of PEFT (Hugging Face): a folder with adapter_config.json and
 // adapter_model.safetensors, tensors base_model.model.<path>.lora_A.weight [R, K] and
-// .lora_B.weight [N, R], f32.
+// .lora_B.weight [N, R], and .lora_magnitude_vector [N] of DoRA, f32.
 //
 // Both files are written atomically, the tensors first, so that a folder with a configuration is
 // complete.
@@ -23,7 +23,7 @@ void save_adapter(const Adapter& adapter, const std::filesystem::path& folder);
 // Errors: not_found; invalid_file (a tensor is missing, is not selected by target_modules, or has a
 // value that is not finite); invalid_argument if a tensor matches no site or its shape differs
 // (names the tensor and both shapes); unsupported for settings, by key and value, that are not
-// plain LoRA or rsLoRA (docs/decisions/unknown-keys.md).
+// LoRA, rsLoRA or DoRA (docs/decisions/unknown-keys.md).
 Adapter load_adapter(Context& context, const std::filesystem::path& folder,
                      const std::vector<AdapterSite>& sites);
 

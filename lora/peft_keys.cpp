@@ -17,14 +17,20 @@ constexpr std::array<std::string_view, 2> kTaskTypes{kCausalLanguageModel, kFeat
 constexpr std::array<std::string_view, 1> kBiases{"none"};
 
 // Supported keys of LoraConfig of PEFT 0.21.2 and older releases.
-constexpr std::array<std::string_view, 13> kUnderstood{
-    "peft_type",        "r",
-    "lora_alpha",       "lora_dropout",
-    "use_rslora",       "base_model_name_or_path",
-    "target_modules",   "exclude_modules",
-    "layers_pattern",   "layers_to_transform",
-    "rank_pattern",     "alpha_pattern",
-    "init_lora_weights"};
+constexpr std::array<std::string_view, 14> kUnderstood{"peft_type",
+                                                       "r",
+                                                       "lora_alpha",
+                                                       "lora_dropout",
+                                                       "use_rslora",
+                                                       "use_dora",
+                                                       "base_model_name_or_path",
+                                                       "target_modules",
+                                                       "exclude_modules",
+                                                       "layers_pattern",
+                                                       "layers_to_transform",
+                                                       "rank_pattern",
+                                                       "alpha_pattern",
+                                                       "init_lora_weights"};
 
 // These keys record where an adapter comes from and how it was initialised or trained, or hold
 // settings of methods that another key enables.
@@ -34,12 +40,12 @@ constexpr std::array<std::string_view, 15> kHarmless{
     "megatron_core", "merge_weights",  "peft_version", "qalora_group_size",
     "revision",      "runtime_config", "velora_config"};
 
-// Methods that do not compute W x + scale B A x, with a description for messages. Each is off if
-// its key is absent, null, false or empty.
+// Methods that compute neither W x + scale B A x nor DoRA, with a description for messages. Each is
+// off if its key is absent, null, false or empty.
 struct Method {
   std::string_view key, what;
 };
-constexpr std::array<Method, 14> kMethods{{
+constexpr std::array<Method, 13> kMethods{{
     {"alora_invocation_tokens", "an adapter that is active only after its invocation tokens"},
     {"arrow_config", "routing between several adapters"},
     {"fan_in_fan_out", "weights stored transposed"},
@@ -52,7 +58,6 @@ constexpr std::array<Method, 14> kMethods{{
     {"target_parameters", "adapters of parameters outside linear layers"},
     {"trainable_token_indices", "trained token embeddings"},
     {"use_bdlora", "block-diagonal matrices"},
-    {"use_dora", "DoRA"},
     {"use_qalora", "QALoRA"},
 }};
 
@@ -72,7 +77,7 @@ bool holds(const std::array<std::string_view, N>& list, std::string_view key) {
 
 [[noreturn]] void refuse(const OrderedJsonKeys& keys, std::string_view key, const Json& value,
                          std::string_view why) {
-  fail(ErrorCode::unsupported, "{}: {} = {} is not supported ({}); only plain LoRA and rsLoRA are",
+  fail(ErrorCode::unsupported, "{}: {} = {} is not supported ({}); only LoRA, rsLoRA and DoRA are",
        keys.source(), key, json_excerpt(value), why);
 }
 

@@ -9,8 +9,8 @@ namespace clora::bench {
 // The parameters of a rank 8 adapter on all linear layers of SmolLM2-135M.
 inline constexpr std::int64_t kAdapterParameters = 2442240;
 
-inline AdamwSettings first_step() {
-  AdamwSettings settings{.learning_rate = 1e-3F, .clip_norm = 1};
+inline UpdateSettings first_step() {
+  UpdateSettings settings{.learning_rate = 1e-3F, .clip_norm = 1};
   settings.bias_correction1 = static_cast<float>(1 - double{settings.beta1});
   settings.bias_correction2 = static_cast<float>(1 - double{settings.beta2});
   return settings;
@@ -22,7 +22,7 @@ void first_step_of(OpBench& bench, const Shape& shape, Record record) {
   const Operand parameters(shape, 1);
   const Operand gradients(shape, 2);
   const std::vector<double> zeros(parameters.values.size());
-  const AdamwSettings settings = first_step();
+  const UpdateSettings settings = first_step();
   reference::AdamwState want{parameters.values, zeros, zeros};
   const std::vector want_norm{reference::adamw(want, gradients.values, settings)};
   bench.tolerance = 1e-6;

@@ -9,32 +9,37 @@
 //   PROBLEMS=2 or 3    grouped problems of one x: y_i [M, C_i] = x w_i^T + s_i u_i + bias_i;
 //                      TRANSPOSED, in one sum:
 //                      y = x w + s u + x_1 w_1 + s_1 u_1 + ... + addend
+//   COLUMN_SCALE       the sums of products are multiplied with column_scale_i [C_i] before the
+//                      addend and the bias are added; not with ROW_SHRINK
 //   ROW_SHRINK         s_i is computed first, for rows that have several adapters
 //                      (gemm_wgmma_row_shrink.clh)
 // Shapes  table: tensor maps (tensor_map.cl) of x, w, s (or a), u and y, grouped by problem, in
-//         boxes of 128 rows (x, s), COLUMNS rows (w, not transposed), SHRINK rows (a) or 64 rows;
-//         those of u have 16 rows if R is at most 16. After them the addresses of addend [M, C] and
+//         boxes of TILE_ROWS rows (x, s), COLUMNS rows (w, not transposed), SHRINK rows (a) or 64
+//         rows; those of u have 16 rows if R is at most 16. After them the addresses of addend [M, C] and
 //         parts, with ROW_SHRINK of x, row_groups and its own parts, then for each problem
-//         y [M, C], bias [C] and saved [M, R]: 0 if absent, with ROW_SHRINK also a_i and wide_i,
+//         y [M, C], bias [C] and saved [M, R]: 0 if absent, with COLUMN_SCALE also column_scale_i,
+//         with ROW_SHRINK a_i and wide_i,
 //         and saved has the ranks of one adapter. Then words that are zero: with ROW_SHRINK two,
 //         and shrink_blocks for its blocks; with SPLIT_K one for each 64 rows of a tile
 // Types   x, w, s, a and u bf16, read through their maps only; y and addend f32, or bf16 with -D
 //         Y_BF16; saved f32, or bf16 with -D SAVED_BF16; bias and parts f32
 // Work    a persistent grid of work-groups of three warp groups: one thread of the first issues
-//         copies of 64 steps of a tile of 128 rows of x and COLUMNS columns of w into a ring of
-//         STAGES; the two others multiply 64 rows each, with one group of products always in
+//         copies of 64 steps of a tile of TILE_ROWS rows of x and COLUMNS columns of w into a ring
+//         of STAGES; the two others multiply 64 rows each, with one group of products always in
 //         flight. Tiles are taken in rasterisation groups of `group_m` tile rows, column by column,
 //         so tiles in flight share x and w in the L2 cache. Rows of a follow those of w and share
 //         their products; each column of tiles computes s, the first one saves it. SPLIT_K: each
 //         tile's K extent is split into `slices`, one for each work-group; sums go to parts [tiles,
 //         slices, 128, WIDTH], and the group that arrives last adds them and stores the tile.
+//         With ROW_SHRINK the last slice adds them, while it waits for s.
 //         ROW_SHRINK: the first `shrinking` groups compute s_i instead of tiles.
-// Options COLUMNS; WIDTH, of the products: COLUMNS + SHRINK; RANK_STEPS: of 16 each, 0, 1, or 4 for
+// Options TILE_ROWS: 128, or 64, which only one warp group multiplies; COLUMNS; WIDTH,
+//         of the products: COLUMNS + SHRINK; RANK_STEPS: of 16 each, 0, 1, or 4 for
 //         64 ranks at once; ADDEND and BIAS if present; ALIGNED: C is a multiple of 8; STAGED, with
 //         it and Y_BF16: the number of columns of a tile, a multiple of 64, that are stored through
 //         shared memory by TMA
-// Local   STAGES * (128 + WIDTH) * 128 bytes, with COLUMNS rounded up to a multiple of 64 if that
-//         is more and operands come as full boxes; STAGED * 256 bytes; mbarriers
+// Local   STAGES * (TILE_ROWS + WIDTH) * 128 bytes, with COLUMNS rounded up to a multiple of 64 if
+//         that is more and operands come as full boxes; STAGED * 256 bytes; mbarriers
 // Cost    2 M C (J + R) flops, and 2 M R J for each column of tiles if the shrink is fused
 // Numerics  products of bf16 are exact in f32; sums as the tensor core computes them; addend and
 //         bias are added in f32, results rounded to nearest even. Split-K slices are added in a
@@ -46,6 +51,10 @@
 //! clc: build on wgmma: COLUMNS=160 WIDTH=160 STAGES=4 RANK_STEPS=4 PROBLEMS=2 Y_BF16 ALIGNED
 //!     STAGED=128
 //! clc: build on wgmma: COLUMNS=192 WIDTH=192 STAGES=4 RANK_STEPS=1 TRANSPOSED ADDEND ALIGNED
+//! clc: build on wgmma: COLUMNS=128 WIDTH=144 STAGES=4 RANK_STEPS=1 SHRINK=16 Y_BF16 ALIGNED BIAS
+//!     COLUMN_SCALE
+//! clc: build on wgmma: COLUMNS=256 WIDTH=256 STAGES=4 RANK_STEPS=4 PROBLEMS=2 Y_BF16 ALIGNED
+//!     STAGED=128 COLUMN_SCALE
 #include "bf16_values.clh"
 #include "hopper/hopper.clh"
 #include "hopper/hopper_lanes.clh"
@@ -59,6 +68,10 @@
 #define WIDTH COLUMNS
 #endif
 #define SUBTILE_BYTES 8192  // 64 rows
+#ifndef TILE_ROWS
+#define TILE_ROWS 128
+#endif
+#define ROW_PARTS (TILE_ROWS / 64)  // warp groups that multiply
 #include "gemm/gemm_wgmma_epilogue.clh"
 
 #ifdef ROW_SHRINK
@@ -71,7 +84,6 @@
 #define ROW_SHRINK_PARAMETERS
 #endif
 
-#define TILE_ROWS 128
 #include "gemm/gemm_wgmma_tile_coords.clh"
 #define X_BYTES (TILE_ROWS * 128)
 #define PROBLEM_MAPS 5
@@ -87,6 +99,9 @@
 #define A_AT(problem) (Y_AT(problem) + 3)
 #define WIDE_AT(problem) (Y_AT(problem) + 4)
 #define COUNTERS_OF_SHRINK 2  // and one for each block, if its slices are added
+#elif defined(COLUMN_SCALE)
+#define Y_AT(problem) (2 + 4 * (problem))
+#define SCALE_AT(problem) (Y_AT(problem) + 3)
 #else
 #define Y_AT(problem) (2 + 3 * (problem))
 #endif
@@ -174,14 +189,20 @@ void prefetch_row(__global const Y_TYPE* addend, uint m, uint c0, uint C) {
 INLINED void shrink_rows(__global const ulong* addresses, RowShrink all, uint shrinking,
                          ShrinkScratch scratch) {
   const uint of_ranks = (all.ranks + SHRINK_RANKS - 1) / SHRINK_RANKS;
-  const uint chunks = find_chunks(all, scratch), of_problem = chunks * of_ranks * all.slices;
-  for (uint i = get_group_id(0); i < PROBLEMS * of_problem; i += shrinking) {
-    const uint problem = i / of_problem, slice = i % all.slices, block = i / all.slices;
-    const RowShrinkProblem of = {(__global const ushort*)addresses[A_AT(problem)],
-                                 (__global SAVED_TYPE*)addresses[SAVED_AT(problem)],
-                                 (__global ushort*)addresses[WIDE_AT(problem)]};
-    shrink_block(of, all, scratch.chunks[block / of_ranks % chunks],
-                 block % of_ranks * SHRINK_RANKS, block, slice, scratch);
+  const uint blocks = PROBLEMS * all.adapters * of_ranks * all.slices;
+  const uint parts = max(1u, shrinking / blocks);
+  for (uint i = get_group_id(0); i < blocks * parts; i += shrinking) {
+    const uint block = i / all.slices;
+    const ShrinkBlock at = {block / of_ranks / all.adapters % PROBLEMS,
+                            block / of_ranks % all.adapters,
+                            block % of_ranks * SHRINK_RANKS,
+                            i % all.slices,
+                            block / of_ranks / all.adapters / PROBLEMS,
+                            parts};
+    const RowShrinkProblem of = {(__global const ushort*)addresses[A_AT(at.problem)],
+                                 (__global SAVED_TYPE*)addresses[SAVED_AT(at.problem)],
+                                 (__global ushort*)addresses[WIDE_AT(at.problem)]};
+    shrink_block(of, all, at, scratch);
   }
 }
 #endif
@@ -247,7 +268,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
   const GemmGrid grid = {raster_grid(row_tiles, column_tiles, group_m),
                          tiles, tiles_1, slices, all_boxes, all_rank_boxes};
   if (item == 0) {
-    ring_init(stages, STAGES, 2);
+    ring_init(stages, STAGES, ROW_PARTS);
     fence_mbarrier_init();
   }
   if (item < PROBLEMS * PROBLEM_MAPS) tensormap_acquire(table + item * MAP_BYTES);
@@ -325,6 +346,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
   }
   SETMAXNREG_INC(232);
   const uint part = item / 128 - 1, lane = item % 32;
+  if (part >= ROW_PARTS) return;
   const bool elected = item % 128 == 0;  // issues what one item of a warp group issues
   const uint tile_row = part * 64 + item % 128 / 32 * 16 + lane / 4;
   // Each warp group has its own copy, so no other threads wait for it.
@@ -346,9 +368,18 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
       multiply_boxes(sums, tiles_at + consumer.stage.index * STAGE_BYTES, part, k != tile.box_0);
       consume_end(&consumer, stages, STAGES, elected);
     }
+#if defined(SPLIT_K) && defined(ROW_SHRINK)
+    WGMMA_WAIT_0(WIDTH)(sums);
+    consume_last(&consumer, stages, elected);
+    if (!join_slices(sums, split, tile.number, tile.slice, part)) continue;
+#endif
     const uint row = m0 + tile_row;
     const Extras extras = {(__global const Y_TYPE*)addresses[ADDEND_AT],
-                           (__global const float*)addresses[BIAS_AT(problem)]};
+                           (__global const float*)addresses[BIAS_AT(problem)],
+#ifdef COLUMN_SCALE
+                           (__global const float*)addresses[SCALE_AT(problem)]
+#endif
+    };
     Added added[AHEAD + 1];
 #ifndef SPLIT_K
     load_first(added, extras, row, c0, M, C_of_tile, lane);  // during the last products
@@ -377,7 +408,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
 #endif
     WGMMA_WAIT_0(COLUMNS)(sums);
     consume_last(&consumer, stages, elected);
-#if !SHRINK && defined(SPLIT_K)
+#if !SHRINK && defined(SPLIT_K) && !defined(ROW_SHRINK)
     runs_epilogue = add_slices(sums, split, tile.number, tile.slice, part, arrivals);
 #endif
     if (!runs_epilogue) continue;

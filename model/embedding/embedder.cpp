@@ -48,6 +48,7 @@ struct Embedder::Impl {
         adapter(a),
         options(o),
         context(m.context()),
+        scales(m, a),
         packing(text_packing(m.config(), o.pooling)) {}
 
   std::span<const std::int64_t> row_counts() const {
@@ -68,6 +69,7 @@ struct Embedder::Impl {
   const Adapter* adapter;
   EmbedderOptions options;
   Context& context;
+  ColumnScales scales;
   TextPacking packing;
   std::map<std::int64_t, Step> steps;  // by their rows
 };
@@ -91,7 +93,8 @@ void Embedder::Impl::record(Step& step) {
                       {.rows = {rows.positions(), rows.first(), rows.last()},
                        .positions = std::min(rows.rows(), model.config().max_positions),
                        .type = context.activation_type(),
-                       .adapter = adapter});
+                       .adapter = adapter,
+                       .column_scales = &scales});
   const TextVectors texts(recording, rows, options);
   step.batch.copy(step.vectors, texts.vectors());
   step.batch.seal();
@@ -153,6 +156,7 @@ std::vector<float> Embedder::embed(std::span<const std::vector<std::int32_t>> te
   impl_->check(texts);
   const auto D = static_cast<std::size_t>(width());
   std::vector<float> vectors(texts.size() * D);
+  impl_->scales.update();  // the adapter may have been trained since
   for (std::size_t from = 0; from < texts.size();) {
     Packing some = impl_->pack(texts, from);
     from += some.texts.size();

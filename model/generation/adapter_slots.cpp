@@ -78,6 +78,16 @@ void apply_scales(HostAdapter& adapter, bool casts, ScaleOf scale_of) {
   std::ranges::transform(adapter.parameters, adapter.parameters_bf16.begin(), float_to_bf16);
 }
 
+// A slot has the factors of a low-rank term, without factors of columns.
+void refuse_magnitudes(const std::string& name, const Adapter& adapter) {
+  if (!adapter.config().use_dora) return;
+  fail(ErrorCode::unsupported,
+       "adapter '{}': an adapter with magnitudes (DoRA) cannot be one of several of an engine; "
+       "merge "
+       "it into its base model with clora fuse, or use it alone with clora generate",
+       name);
+}
+
 HostAdapter copy_of(const Adapter& adapter) {
   HostAdapter copy{.modules = adapter.modules(),
                    .parameters = adapter.context().read<float>(adapter.parameters())};
@@ -161,7 +171,7 @@ AdapterSlots::AdapterSlots(LanguageModel& model, const AdapterSlotsConfig& confi
 }
 
 void AdapterSlots::require_layers(const std::string& name, const Adapter& adapter) const {
-  for (const auto& [site, rank, scale, a_offset, bt_offset] : adapter.modules()) {
+  for (const auto& [site, rank, scale, a_offset, bt_offset, magnitude] : adapter.modules()) {
     if (is_of_experts(model_, site.path)) {
       fail(ErrorCode::unsupported,
            "adapter '{}': '{}' is a layer of experts, which have no adapters of single requests; "
@@ -185,6 +195,7 @@ void AdapterSlots::add(const std::string& name, const Adapter& adapter) {
   require(!name.empty(), "adapters: the name of an adapter must not be empty");
   require(stacks_.has_value(),
           "adapter '{}': adapters of requests need at least one slot on the device, got 0", name);
+  refuse_magnitudes(name, adapter);
   require_layers(name, adapter);
   auto copy = std::make_shared<const HostAdapter>(copy_of(adapter));
   require_values(name, *copy);

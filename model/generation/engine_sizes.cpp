@@ -59,8 +59,12 @@ std::int64_t outputs_of(std::int64_t max_sequences) {
 }
 
 ShapeRules shape_rules(const Context& context, const ModelConfig& model) {
-  return {.pads_to_powers_of_two = context.device().kind == DeviceKind::gpu,
-          .paged_alignment = aligned_rows(context, model)};
+  const bool is_gpu = context.device().kind == DeviceKind::gpu;
+  ShapeRules rules{.pads_to_powers_of_two = is_gpu,
+                   .paged_alignment = aligned_rows(context, model)};
+  // Kernels in tiles have too few tiles for these, and each goes over all keys.
+  if (is_gpu) rules.max_paged_prompt_rows = 64;
+  return rules;
 }
 
 }  // namespace clora

@@ -10,8 +10,6 @@
 namespace clora {
 namespace {
 
-// Up to this many rows of prompts attend to pages one by one, as decoding rows do.
-constexpr std::int64_t kMaxPagedPromptRows = 16;
 constexpr std::array<std::int64_t, 6> kPromptRows{64, 256, 512, 1024, 2048, 4096};
 constexpr std::int64_t kMinKeys = 256;
 
@@ -107,16 +105,16 @@ std::int64_t ShapeRules::rounded(std::int64_t rows) const {
 }
 
 std::int64_t ShapeRules::prompt_rows(std::int64_t wanted) const {
-  if (wanted <= kMaxPagedPromptRows) return wanted;
+  if (wanted <= max_paged_prompt_rows) return wanted;
   if (2 * wanted > padded_prompt_rows(wanted)) return wanted;
   const auto larger = std::ranges::upper_bound(kPromptRows, wanted);
-  return larger == kPromptRows.begin() ? kMaxPagedPromptRows : *(larger - 1);
+  return larger == kPromptRows.begin() ? max_paged_prompt_rows : *(larger - 1);
 }
 
 StepLayout::StepLayout(const StepPlan& plan, const ShapeRules& rules) {
   for (const Chunk& chunk : plan.decoding) paged_.push_back(&chunk);
   for (const Chunk& chunk : plan.prompts) prompts_.push_back(&chunk);
-  if (rows_of(prompts_) <= kMaxPagedPromptRows) {
+  if (rows_of(prompts_) <= rules.max_paged_prompt_rows) {
     paged_.insert(paged_.end(), prompts_.begin(), prompts_.end());
     prompts_.clear();
   }

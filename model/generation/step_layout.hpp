@@ -14,6 +14,8 @@ namespace clora {
 struct ShapeRules {
   bool pads_to_powers_of_two = false;  // on devices where padding costs little
   std::int64_t paged_alignment = 1;    // of the paged rows, if rows of prompts follow them
+  // Up to so many rows of prompts attend to pages one by one, as rows of replies do.
+  std::int64_t max_paged_prompt_rows = 16;
 
   // A number of rows or outputs, rounded up.
   std::int64_t rounded(std::int64_t rows) const;

@@ -67,6 +67,8 @@ Sequence* StepLoop::find_sequence(RequestId request) const {
 const Sequence* StepLoop::find(RequestId request) const { return find_sequence(request); }
 
 void StepLoop::add(std::unique_ptr<Sequence> sequence) {
+  // The base adapter may have been trained between requests.
+  if (scheduler_.sequences().empty()) forward_.update_scales();
   replies_.add(scheduler_.add(std::move(sequence)));
 }
 

@@ -3,9 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <type_traits>
 #include <utility>
 
 #include "clora/lora/peft_files.hpp"
@@ -20,12 +18,14 @@ namespace clora {
 namespace {
 
 constexpr const char* kStateFile = "training_state.safetensors";
-constexpr std::string_view kFormat = "2";  // format 1 had no checksums, settings were one string
+constexpr std::string_view kFormat = "2";    // format 1 had no checksums, settings were one string
+constexpr const char* kAverage = "average";  // only of a run that has one
 constexpr std::int64_t kMaxCount = std::int64_t{1} << 53U;
 
 SafetensorsMetadata metadata_of(const Trainer::State& state, const Fingerprint& fingerprint) {
   return {{"format_version", std::string(kFormat)},
           {"fingerprint", to_json(fingerprint)},
+          {"optimizer", std::string(name_of(state.optimizer.kind))},
           {"step", std::to_string(state.step)},
           {"micro_batches", std::to_string(state.micro_batches)}};
 }
@@ -66,20 +66,6 @@ std::int64_t count_of(const SafetensorsFile& file, const std::string& key) {
   return *count;
 }
 
-// Calls f(name, array) for each array of the moments, by its name in the file.
-template <class F>
-void each_array(auto& moments, F f) {
-  if constexpr (std::is_same_v<std::remove_cvref_t<decltype(moments)>, MomentsF32>) {
-    f("first_moment", moments.first);
-    f("second_moment", moments.second);
-  } else {
-    f("first_moment_codes", moments.first.codes);
-    f("first_moment_scales", moments.first.scales);
-    f("second_moment_root_codes", moments.root.codes);
-    f("second_moment_root_scales", moments.root.scales);
-  }
-}
-
 template <class T>
 constexpr DType kTypeOf = std::is_same_v<T, float> ? DType::f32 : DType::u8;
 
@@ -112,23 +98,30 @@ std::vector<float> floats_of(const SafetensorsFile& file, const std::string& nam
   return values;
 }
 
-Moments moments_of(const SafetensorsFile& file) {
-  Moments moments;
-  if (file.find("first_moment_codes")) moments = MomentsQ8{};
-  std::visit(
-      [&](auto& of_type) {
-        each_array(of_type,
-                   [&](const char* name, auto& values) { read_array(file, name, values); });
-      },
-      moments);
-  return moments;
+// Files of earlier versions do not name the optimizer, which was AdamW.
+OptimizerKind optimizer_of(const SafetensorsFile& file) {
+  const auto found = file.metadata().find("optimizer");
+  if (found == file.metadata().end()) {
+    return file.find("first_moment_codes") ? OptimizerKind::adamw_8bit : OptimizerKind::adamw;
+  }
+  try {
+    return named_optimizer(found->second);
+  } catch (const Error& error) {
+    fail(ErrorCode::unsupported, "checkpoint: '{}': {}", file.path().string(), error.what());
+  }
 }
 
-// The floats of the first and of the second moment: their values, or the scales of their codes.
-std::array<std::span<const float>, 2> floats_of(const Moments& moments) {
-  if (const auto* f32 = std::get_if<MomentsF32>(&moments)) return {f32->first, f32->second};
-  const auto& q8 = std::get<MomentsQ8>(moments);
-  return {q8.first.scales, q8.root.scales};
+OptimizerState optimizer_state_of(const SafetensorsFile& file) {
+  OptimizerState state{.kind = optimizer_of(file)};
+  for (const StateArraySpec& spec : state_of(state.kind)) {
+    const std::string name(spec.name);
+    // A run without vectors has no state of them.
+    if (spec.extent == StateArraySpec::Extent::vectors && !file.find(name)) continue;
+    StateArray& array = state.arrays.emplace_back(StateArray{name, {}});
+    if (spec.type == DType::u8) array.values = std::vector<std::uint8_t>();
+    std::visit([&](auto& values) { read_array(file, name, values); }, array.values);
+  }
+  return state;
 }
 
 void require_finite(const Adapter& adapter, std::span<const float> parameters,
@@ -141,9 +134,12 @@ void require_finite(const Adapter& adapter, std::span<const float> parameters,
   };
   if (const auto matrix = adapter_not_finite(adapter, parameters))
     refuse("the adapter's " + *matrix);
-  const auto [first, second] = floats_of(state.moments);
-  if (!all_finite(first)) refuse("the first moments are not finite");
-  if (!all_finite(second)) refuse("the second moments are not finite");
+  for (const StateArray& array : state.optimizer.arrays) {
+    const auto* floats = std::get_if<std::vector<float>>(&array.values);
+    if (floats != nullptr && !all_finite(*floats)) {
+      refuse(fmt::format("the optimizer's {} is not finite", array.name));
+    }
+  }
 }
 
 }  // namespace
@@ -157,13 +153,11 @@ void save_checkpoint(const std::filesystem::path& folder, const Adapter& adapter
   require_finite(adapter, parameters, state);
   save_adapter(adapter, folder);
   std::vector<StoredTensor> tensors{stored("parameters", parameters)};
-  std::visit(
-      [&](const auto& moments) {
-        each_array(moments, [&](const char* name, const auto& values) {
-          tensors.push_back(stored(name, values));
-        });
-      },
-      state.moments);
+  for (const StateArray& array : state.optimizer.arrays) {
+    std::visit([&](const auto& values) { tensors.push_back(stored(array.name, values)); },
+               array.values);
+  }
+  if (!state.average.empty()) tensors.push_back(stored(kAverage, state.average));
   std::ranges::sort(tensors, {}, &StoredTensor::name);
   write_safetensors(folder / kStateFile, tensors,
                     with_checksums(metadata_of(state, fingerprint), tensors));
@@ -174,12 +168,14 @@ Checkpoint read_checkpoint(const std::filesystem::path& folder) {
   check_metadata(file);
   const std::string source =
       fmt::format("checkpoint: the fingerprint of '{}'", file.path().string());
-  return {.file = file.path(),
-          .fingerprint = fingerprint_from_json(text_of(file, "fingerprint"), source),
-          .state = {.step = count_of(file, "step"),
-                    .micro_batches = count_of(file, "micro_batches"),
-                    .moments = moments_of(file)},
-          .parameters = floats_of(file, "parameters")};
+  return {
+      .file = file.path(),
+      .fingerprint = fingerprint_from_json(text_of(file, "fingerprint"), source),
+      .state = {.step = count_of(file, "step"),
+                .micro_batches = count_of(file, "micro_batches"),
+                .optimizer = optimizer_state_of(file),
+                .average = file.find(kAverage) ? floats_of(file, kAverage) : std::vector<float>()},
+      .parameters = floats_of(file, "parameters")};
 }
 
 void restore_checkpoint(const Checkpoint& checkpoint, Adapter& adapter, Trainer& trainer) {

@@ -1,6 +1,6 @@
 // A checkpoint of a training run: a folder with the adapter in PEFT's format and
 // training_state.safetensors. The run is resumed only from the latter, which holds the adapter's
-// parameters, the moments, the step, and the settings that identify the run.
+// parameters, the state of the optimizer, the step, and the settings that identify the run.
 //
 // The metadata of the state file holds the fingerprint as JSON, a checksum (XXH3-128) of each
 // tensor and one of all other metadata, so a damaged byte causes an error and never a different
@@ -25,8 +25,8 @@ struct Checkpoint {
 };
 
 // Writes files one after another, each atomically, the state last: a folder with a state file is
-// complete. Errors: io; diverged, before anything is written, if the adapter or a moment is not
-// finite.
+// complete. Errors: io; diverged, before anything is written, if the adapter or the state of the
+// optimizer is not finite.
 void save_checkpoint(const std::filesystem::path& folder, const Adapter& adapter, Trainer& trainer,
                      const Fingerprint& fingerprint);
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "model/data/text_packing.hpp"
@@ -36,6 +37,20 @@ void for_each_group(const Records& records, std::size_t at_once, F f) {
     rows += length;
   }
   if (!group.empty()) f(group);
+}
+
+// Whether this rank computes the group of that number.
+bool is_own(std::size_t group, const Communicator* ranks) {
+  return ranks == nullptr ||
+         group % static_cast<std::size_t>(ranks->size()) == static_cast<std::size_t>(ranks->rank());
+}
+
+// Adds up the losses and tokens of all ranks.
+void add_ranks(EvalResult& result, Communicator& ranks) {
+  const std::vector<double> losses = gather_values(ranks, result.loss);
+  const std::vector<double> tokens = gather_values(ranks, static_cast<double>(result.tokens));
+  result.loss = std::accumulate(losses.begin(), losses.end(), 0.0);
+  result.tokens = std::llround(std::accumulate(tokens.begin(), tokens.end(), 0.0));
 }
 
 }  // namespace
@@ -91,6 +106,7 @@ double Evaluator::loss_sum(const PackedRows& rows) {
   const float zero = 0;
   context.write(loss_sum_, std::as_bytes(std::span(&zero, 1)));
   HostHold<std::vector<std::int32_t>> staging(context);
+  steps_.update_scales();  // the adapter may have been trained since
   steps_.submit(rows, {}, *staging);
   const double sum = static_cast<double>(context.read<float>(loss_sum_).front());
   staging.mark_idle();  // the read came after its upload
@@ -110,27 +126,31 @@ void Evaluator::fail_at_first_of(const Records& records, std::span<const std::si
                            "floats");
 }
 
-void Evaluator::add_loss(EvalResult& result, const Records& records, std::size_t at_once) {
+void Evaluator::add_loss(EvalResult& result, const Records& records, std::size_t at_once,
+                         Communicator* ranks) {
+  std::size_t groups = 0;
   for_each_group(records, at_once, [&](const std::vector<std::size_t>& group) {
+    if (!is_own(groups++, ranks)) return;
     const PackedRows rows = pack(records, group);
     const double sum = loss_sum(rows);
     if (!std::isfinite(sum)) fail_at_first_of(records, group);
     result.loss += sum;
     result.tokens += rows.target_count;
   });
+  if (ranks != nullptr) add_ranks(result, *ranks);
   result.loss /= static_cast<double>(result.tokens);
 }
 
-EvalResult Evaluator::evaluate(const Records& records, std::size_t at_once) {
+EvalResult Evaluator::evaluate(const Records& records, std::size_t at_once, Communicator* ranks) {
   require_any_target(records, "evaluator");
   const auto begin = std::chrono::steady_clock::now();
   EvalResult result;
   if (records.scores.empty()) {
-    add_loss(result, records, at_once);
+    add_loss(result, records, at_once, ranks);
   } else {
     result.loss = std::numeric_limits<double>::quiet_NaN();
   }
-  if (contrastive_) {
+  if (contrastive_ && is_own(0, ranks)) {
     result.embedding = embedding_scores(*model_, adapter_, contrastive_->pooling, records);
   }
   result.seconds = seconds_since(begin);

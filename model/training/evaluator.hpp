@@ -14,6 +14,7 @@
 #include "clora/lora/adapter.hpp"
 #include "clora/model/data/records.hpp"
 #include "clora/model/embedding/embedding_scores.hpp"
+#include "clora/model/training/communicator.hpp"
 #include "clora/model/training/recorded_step.hpp"
 #include "clora/model/transformer/language_model.hpp"
 
@@ -42,14 +43,18 @@ class Evaluator {
   // the adapter's matrix that is not finite; else diverged, naming the first record with such a
   // loss.
   // at_once: at most as many records share a step, and with it the negatives of a contrastive loss.
-  EvalResult evaluate(const Records& records, std::size_t at_once = kAnyCount);
+  // ranks: each computes a part of the records, and all get the result of all (collective); null:
+  // this device computes all. Scores of embeddings are computed by rank 0, and by none for others.
+  EvalResult evaluate(const Records& records, std::size_t at_once = kAnyCount,
+                      Communicator* ranks = nullptr);
   // Returns the loss summed over the labelled tokens of the rows. Waits. The sum is not checked: it
   // is NaN if a weight is NaN.
   double loss_sum(const PackedRows& rows);
 
  private:
   PackedRows pack(const Records& records, std::span<const std::size_t> indices) const;
-  void add_loss(EvalResult& result, const Records& records, std::size_t at_once);
+  void add_loss(EvalResult& result, const Records& records, std::size_t at_once,
+                Communicator* ranks);
   [[noreturn]] void fail_at_first_of(const Records& records, std::span<const std::size_t> indices);
 
   LanguageModel* model_;

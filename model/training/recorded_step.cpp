@@ -20,11 +20,13 @@ constexpr std::size_t kMaxRecorded = 24;
 
 RecordedStep::RecordedStep(LanguageModel& model, const Adapter* adapter, const StepTask& task,
                            RowCounts counts, const StepResults& results,
-                           std::shared_ptr<Arena> arena, double attended)
+                           std::shared_ptr<Arena> arena, double attended,
+                           const ColumnScales* scales)
     : model_(&model),
       adapter_(adapter),
       task_(task),
       attended_(attended),
+      scales_(scales),
       inputs_(model.context(), counts.rows, counts.labelled,
               task.contrastive ? RowsOf::texts : RowsOf::documents),
       batch_(model.context(), std::move(arena)) {
@@ -41,10 +43,12 @@ RecordingOptions RecordedStep::options(const StepResults& results) const {
           .positions = inputs_.rows(),
           .type = model_->context().activation_type(),
           .adapter = adapter_,
+          .column_scales = scales_,
           .trains = trains(),
           .seed_and_step = inputs_.seed_and_step(),
           .balance = results.balance_loss.empty() ? Tensor() : inputs_.balance(),
           .policy = task_.policy,
+          .marks_gradients = task_.marks_gradients,
           .casts_adapter = true};
 }
 
@@ -80,7 +84,9 @@ void RecordedStep::record_next_token(Recording& recording, const StepResults& re
   const Tensor doutput = record_loss(model.output(), results.loss_sum);
   recording.record_balance_loss(results.balance_loss);
   if (!results.settings.empty()) batch_.copy(results.settings, inputs_.settings());
-  if (trains()) model.record_backward(doutput, inputs_.place());
+  if (!trains()) return;
+  model.record_backward(doutput, inputs_.place());
+  gradient_parts_ = model.gradient_parts();
 }
 
 void RecordedStep::record_contrastive(Recording& recording, const StepResults& results) {
@@ -116,7 +122,8 @@ RecordedSteps::RecordedSteps(LanguageModel& model, const Adapter* adapter, const
       adapter_(adapter),
       task_(task),
       results_(std::move(results)),
-      arena_(std::move(arena)) {}
+      arena_(std::move(arena)),
+      scales_(model, adapter) {}
 
 RecordedStep& RecordedSteps::prepare(const WantedRows& wanted) {
   const RowCounts counts =
@@ -132,7 +139,8 @@ RecordedStep& RecordedSteps::prepare(const WantedRows& wanted) {
     model_->context().finish();  // the step to drop may still run
     steps_.pop_back();
   }
-  return steps_.emplace_front(*model_, adapter_, task_, counts, results_, arena_, wanted.attended);
+  return steps_.emplace_front(*model_, adapter_, task_, counts, results_, arena_, wanted.attended,
+                              &scales_);
 }
 
 Fence RecordedSteps::submit(const PackedRows& packed, const RecordedRows::Scalars& scalars,

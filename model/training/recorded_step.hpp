@@ -8,6 +8,8 @@
 
 #include "clora/lora/adapter.hpp"
 #include "clora/model/training/contrastive_loss.hpp"
+#include "clora/model/transformer/column_scales.hpp"
+#include "clora/model/transformer/gradient_parts.hpp"
 #include "clora/model/transformer/language_model.hpp"
 #include "clora/model/transformer/memory_policy.hpp"
 #include "clora/model/transformer/recorded_rows.hpp"
@@ -26,6 +28,7 @@ struct StepTask {
   StepKind kind = StepKind::evaluate;
   std::optional<ContrastiveLoss> contrastive = {};  // nullopt: the loss of the next token
   MemoryPolicy policy = {};
+  bool marks_gradients = false;  // gradient_parts() have marks, for an exchange among ranks
 };
 
 // The sizes for which a step is recorded: rows, and how many of them are labelled.
@@ -46,12 +49,17 @@ struct StepResults {
 
 class RecordedStep {
  public:
-  // adapter may be null for evaluate. attended: as in WantedRows. Errors: out_of_memory.
+  // adapter may be null for evaluate. attended: as in WantedRows. scales: of the adapter, if it has
+  // magnitudes. Errors: out_of_memory.
   RecordedStep(LanguageModel& model, const Adapter* adapter, const StepTask& task, RowCounts counts,
-               const StepResults& results, std::shared_ptr<Arena> arena, double attended = 0);
+               const StepResults& results, std::shared_ptr<Arena> arena, double attended = 0,
+               const ColumnScales* scales = nullptr);
 
   const RecordedRows& inputs() const noexcept { return inputs_; }
   Batch& batch() noexcept { return batch_; }
+  const Batch& batch() const noexcept { return batch_; }
+  // Parts of the adapter's gradients that are final before the end of the step, in this order.
+  const std::vector<GradientPart>& gradient_parts() const noexcept { return gradient_parts_; }
 
  private:
   bool trains() const { return task_.kind == StepKind::train; }
@@ -67,8 +75,10 @@ class RecordedStep {
   const Adapter* adapter_;
   StepTask task_;
   double attended_;
+  const ColumnScales* scales_;
   RecordedRows inputs_;
   Batch batch_;
+  std::vector<GradientPart> gradient_parts_;
 };
 
 // Returns the sizes of the recorded step for these row counts, each rounded up so that few
@@ -84,12 +94,17 @@ class RecordedSteps {
   RecordedSteps(LanguageModel& model, const Adapter* adapter, const StepTask& task,
                 StepResults results, std::shared_ptr<Arena> arena);
 
+  // Enqueues what follows from the adapter's parameters alone (ColumnScales). REQUIRES: called
+  // before the next submit() after they have changed.
+  void update_scales() { scales_.update(); }
   // Replays the step that fits `packed`, padded to its row count: uploads and submits without
-  // waiting. `staging` must stay unchanged until the fence has passed.
+  // waiting. `staging` must stay unchanged until the fence has passed. That step is latest()
+  // afterwards, until the next call of submit() or prepare().
   Fence submit(const PackedRows& packed, const RecordedRows::Scalars& scalars,
                std::vector<std::int32_t>& staging);
   // Records the step for these row counts ahead of its first use.
   RecordedStep& prepare(const WantedRows& wanted);
+  const RecordedStep& latest() const { return steps_.front(); }
 
  private:
   LanguageModel* model_;
@@ -97,6 +112,7 @@ class RecordedSteps {
   StepTask task_;
   StepResults results_;
   std::shared_ptr<Arena> arena_;
+  ColumnScales scales_;
   std::list<RecordedStep> steps_;  // most recently used first
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/training/run_ranks.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/parse_integer.hpp"
 
@@ -13,6 +14,27 @@ constexpr const char* kSteps = "steps";
 template <class T>
 FingerprintSetting setting(const char* name, const T& value) {
   return {name, fmt::format("{}", value)};
+}
+
+void append(Fingerprint& fingerprint, const Fingerprint& more) {
+  fingerprint.insert(fingerprint.end(), more.begin(), more.end());
+}
+
+// Without what has its default value, as in checkpoints of earlier versions.
+Fingerprint fingerprint_of(const OptimizerConfig& c) {
+  Fingerprint settings;
+  const auto add = [&](const char* name, const auto& value, const auto& usual) {
+    if (value != usual) settings.push_back(setting(name, value));
+  };
+  const OptimizerConfig usual{.kind = c.kind};
+  add("optimizer", name_of(c.kind), name_of(OptimizerKind::adamw));
+  add("beta1", beta1_of(c), beta1_of(usual));
+  add("beta2", beta2_of(c), beta2_of(usual));
+  add("epsilon", c.epsilon, usual.epsilon);
+  add("momentum", momentum_of(c), momentum_of(usual));
+  add("Nesterov's momentum", c.nesterov, usual.nesterov);
+  add("LoRA+ ratio", c.loraplus_lr_ratio, usual.loraplus_lr_ratio);
+  return settings;
 }
 
 Fingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records) {
@@ -27,6 +49,8 @@ Fingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records) {
                        setting("weight decay", c.weight_decay),
                        setting("clip norm", c.clip_norm),
                        setting("max sequence length", c.max_seq_length)};
+  // Checkpoints of earlier versions have none of what follows.
+  if (c.average_decay > 0) settings.push_back(setting("decay of the average", c.average_decay));
   if (c.contrastive) {
     settings.push_back(setting("contrastive scale", c.contrastive->scale));
     settings.push_back(setting("pooling", static_cast<int>(c.contrastive->pooling)));
@@ -45,16 +69,15 @@ Fingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records) {
   if (c.policy.saved != SavedType::as_computed) {
     settings.push_back(setting("type of saved activations", name_of(c.policy.saved)));
   }
-  if (c.moments == MomentType::q8) settings.push_back(setting("optimizer", "adamw-8bit"));
+  append(settings, fingerprint_of(c.optimizer));
   return settings;
 }
 
-void append(Fingerprint& fingerprint, const Fingerprint& more) {
-  fingerprint.insert(fingerprint.end(), more.begin(), more.end());
-}
-
 Fingerprint without_steps(Fingerprint fingerprint) {
-  std::erase_if(fingerprint, [](const FingerprintSetting& s) { return s.name == kSteps; });
+  // The devices do not matter: others give the same results but for rounding.
+  std::erase_if(fingerprint, [](const FingerprintSetting& s) {
+    return s.name == kSteps || s.name == kDevicesSetting || s.name == kSharesSetting;
+  });
   return fingerprint;
 }
 

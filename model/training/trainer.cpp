@@ -1,16 +1,20 @@
 #include "clora/model/training/trainer.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
 
+#include "clora/model/training/rank_shares.hpp"
 #include "clora/model/training/recorded_step.hpp"
-#include "clora/ops/adamw.hpp"
+#include "clora/ops/optimizers/average.hpp"
 #include "model/configuration/experts_layer.hpp"
-#include "model/training/device_moments.hpp"
+#include "model/training/device_optimizer.hpp"
+#include "model/training/gradient_exchange.hpp"
 #include "model/transformer/finite_check.hpp"
+#include "runtime/elapsed.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/memory/host_hold.hpp"
 
@@ -28,10 +32,15 @@ void check_balance(double coefficient, const ModelConfig& config) {
 // A step whose result has not been read yet, and the host memory of its transfers.
 struct InFlight {
   StepResult result;
+  std::size_t micro_batches = 0;
   std::vector<std::vector<std::int32_t>> staging;
+  UpdateSettings settings;
   std::vector<float> results;  // in the layout of the device buffer
+  std::vector<float> sums;     // over ranks, in the order of the exchange; empty: one rank
   Fence fence;
 };
+
+constexpr std::size_t kLossSum = 0, kGradNorm = 1, kBalanceLoss = 2;  // in the results
 
 }  // namespace
 
@@ -56,18 +65,22 @@ struct Trainer::Impl {
     adapter.allocate_gradients();
     const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
     results = context.allocate({3 * step}, DType::f32, MemoryTag::adapters);
-    adamw_settings = context.allocate({8}, DType::f32, MemoryTag::adapters);
+    update_settings = context.allocate({8}, DType::f32, MemoryTag::adapters);
     recorded = std::make_unique<RecordedSteps>(
-        language_model, &adapter, StepTask{StepKind::train, config.contrastive, config.policy},
+        language_model, &adapter,
+        StepTask{StepKind::train, config.contrastive, config.policy, config.ranks != nullptr},
         step_results(), arena);
+    if (config.ranks != nullptr) {
+      shares.assign(static_cast<std::size_t>(config.ranks->size()), 1);
+      exchange.emplace(context, *config.ranks, adapter.flat_gradients(),
+                       std::vector{loss_sum(), balance_loss()});
+    }
     zero.fill_zero(adapter.flat_gradients());
     zero.fill_zero(loss_sum());
     zero.fill_zero(balance_loss());
-    moments.emplace(context, config.moments, adapter.parameters().elements());
-    moments->record(update, {.parameters = adapter.parameters(),
-                             .gradients = adapter.flat_gradients(),
-                             .settings = adamw_settings,
-                             .grad_norm = grad_norm()});
+    optimizer.emplace(context, config.optimizer, adapter.parameter_set());
+    optimizer->record(update, update_settings, grad_norm());
+    record_average();
     zero.seal();  // all memory of the trainer but that of its steps is taken here
     update.seal();
   }
@@ -76,17 +89,33 @@ struct Trainer::Impl {
   Tensor result(std::size_t i) const {
     return results.slice(i * results.bytes() / 3, {1}, DType::f32);
   }
-  Tensor loss_sum() const { return result(0); }
-  Tensor grad_norm() const { return result(1); }
-  Tensor balance_loss() const { return result(2); }
+  Tensor loss_sum() const { return result(kLossSum); }
+  Tensor grad_norm() const { return result(kGradNorm); }
+  Tensor balance_loss() const { return result(kBalanceLoss); }
   StepResults step_results() const {
-    return {loss_sum(), adamw_settings,
+    return {loss_sum(), update_settings,
             config.router_aux_loss_coef > 0 ? balance_loss() : Tensor()};
   }
 
-  AdamwSettings settings_of(std::int64_t step, double learning_rate) const;
-  void enqueue_gradients(std::span<const PackedRows> micro_batches, InFlight& flight);
+  // After the update, so that the average of a step has its parameters.
+  void record_average() {
+    if (config.average_decay == 0) return;
+    average = context.upload<float>(adapter.parameters().shape(), DType::f32,
+                                    context.read<float>(adapter.parameters()), MemoryTag::adapters);
+    clora::record_average(update, average, adapter.parameters(), config.average_decay);
+  }
+  void restore_average(const std::vector<float>& values);
+
+  UpdateSettings settings_of(std::int64_t step, double learning_rate) const;
+  MicroBatchRange own_range(std::size_t count) const;
+  // Returns a fence after the last one of the range.
+  Fence enqueue_gradients(std::span<const PackedRows> micro_batches, MicroBatchRange own,
+                          InFlight& flight);
+  void begin_exchange(std::span<const PackedRows> micro_batches, MicroBatchRange own, Fence end);
   void enqueue_update(InFlight& flight);
+  // With ranks: waits until the gradients of the step in flight are added up, then enqueues its
+  // update.
+  void finish_exchange();
   std::optional<StepResult> finish(HostHold<InFlight> flight);
   void require_finite(const StepResult& result) const;
 
@@ -96,49 +125,74 @@ struct Trainer::Impl {
   Context& context;
   std::shared_ptr<Arena> arena = std::make_shared<Arena>();
   std::unique_ptr<RecordedSteps> recorded;
+  std::vector<std::int64_t> shares;  // of the ranks
+  std::optional<GradientExchange> exchange;
   Batch zero, update;
-  Tensor results, adamw_settings;
-  std::optional<DeviceMoments> moments;
+  Tensor results, update_settings;
+  Tensor average;  // empty without an average
+  std::optional<DeviceOptimizer> optimizer;
   HostHold<InFlight> in_flight;
   std::int64_t steps = 0;
   std::int64_t micro_batches_done = 0;  // of all steps
   std::int64_t broken_step = 0;         // the step whose update failed partway; 0: none
 };
 
-AdamwSettings Trainer::Impl::settings_of(std::int64_t step, double learning_rate) const {
-  const auto beta1 = static_cast<float>(config.beta1);
-  const auto beta2 = static_cast<float>(config.beta2);
-  const auto correction = [&](float beta) {
-    return static_cast<float>(1 - std::pow(static_cast<double>(beta), static_cast<double>(step)));
-  };
-  return {.learning_rate = static_cast<float>(learning_rate),
-          .beta1 = beta1,
-          .beta2 = beta2,
-          .epsilon = static_cast<float>(config.epsilon),
-          .weight_decay = static_cast<float>(config.weight_decay),
-          .clip_norm = static_cast<float>(config.clip_norm),
-          .bias_correction1 = correction(beta1),
-          .bias_correction2 = correction(beta2)};
+UpdateSettings Trainer::Impl::settings_of(std::int64_t step, double learning_rate) const {
+  UpdateSettings settings = optimizer->settings_of(step);
+  settings.learning_rate = static_cast<float>(learning_rate);
+  settings.weight_decay = static_cast<float>(config.weight_decay);
+  settings.clip_norm = static_cast<float>(config.clip_norm);
+  return settings;
 }
 
-void Trainer::Impl::enqueue_gradients(std::span<const PackedRows> micro_batches, InFlight& flight) {
-  const AdamwSettings settings = settings_of(flight.result.step, flight.result.learning_rate);
+MicroBatchRange Trainer::Impl::own_range(std::size_t count) const {
+  if (!exchange) return {0, count};
+  return range_of_rank(count, shares, static_cast<std::size_t>(config.ranks->rank()));
+}
+
+Fence Trainer::Impl::enqueue_gradients(std::span<const PackedRows> micro_batches,
+                                       MicroBatchRange own, InFlight& flight) {
+  flight.settings = settings_of(flight.result.step, flight.result.learning_rate);
   const auto balance_weight =
       static_cast<float>(config.router_aux_loss_coef / static_cast<double>(micro_batches.size()));
   flight.staging.resize(micro_batches.size());
-  zero.submit();
-  for (std::size_t i = 0; i < micro_batches.size(); ++i) {
+  Fence end = zero.submit();
+  recorded->update_scales();
+  for (std::size_t i = own.begin; i < own.end; ++i) {
     // A running count, since steps may have different numbers of micro-batches.
     const auto draw =
         static_cast<std::uint32_t>(micro_batches_done + 1) + static_cast<std::uint32_t>(i);
-    recorded->submit(micro_batches[i],
-                     {.weight = 1.0F / static_cast<float>(flight.result.tokens),
-                      .seed = config.dropout_seed,
-                      .step = draw,
-                      .settings = settings,
-                      .balance_weight = balance_weight},
-                     flight.staging[i]);
+    end = recorded->submit(micro_batches[i],
+                           {.weight = 1.0F / static_cast<float>(flight.result.tokens),
+                            .seed = config.dropout_seed,
+                            .step = draw,
+                            .settings = flight.settings,
+                            .balance_weight = balance_weight},
+                           flight.staging[i]);
   }
+  if (own.begin < own.end) return end;
+  // A rank without a micro-batch updates its adapter all the same.
+  return context.write_async(update_settings, std::as_bytes(std::span(&flight.settings, 1)));
+}
+
+void Trainer::Impl::begin_exchange(std::span<const PackedRows> micro_batches, MicroBatchRange own,
+                                   Fence end) {
+  const bool computes = own.begin < own.end;
+  if (!exchange->has_parts()) {
+    exchange->set_parts(computes ? recorded->latest()
+                                 : recorded->prepare(wanted_rows(micro_batches.front())));
+  }
+  exchange->begin(computes ? &recorded->latest() : nullptr, std::move(end));
+}
+
+void Trainer::Impl::finish_exchange() {
+  if (!exchange || !exchange->pending()) return;
+  HostHold<InFlight> flight = std::exchange(in_flight, {});  // has no result if the exchange fails
+  broken_step = flight->result.step;
+  flight->sums = exchange->finish();
+  enqueue_update(*flight);
+  broken_step = 0;
+  in_flight = std::move(flight);
 }
 
 void Trainer::Impl::enqueue_update(InFlight& flight) {
@@ -157,10 +211,13 @@ std::optional<StepResult> Trainer::Impl::finish(HostHold<InFlight> flight) {
   const auto value = [&](std::size_t i) {
     return static_cast<double>(flight->results[i * flight->results.size() / 3]);
   };
+  const std::vector<float>& sums = flight->sums;
+  const double loss_sum = sums.empty() ? value(kLossSum) : static_cast<double>(sums.front());
+  const double balance = sums.empty() ? value(kBalanceLoss) : static_cast<double>(sums.back());
   StepResult& result = flight->result;
-  result.balance_loss = value(2) / static_cast<double>(flight->staging.size());  // micro-batches
-  result.loss = value(0) / tokens + config.router_aux_loss_coef * result.balance_loss;
-  result.grad_norm = value(1);
+  result.balance_loss = balance / static_cast<double>(flight->micro_batches);
+  result.loss = loss_sum / tokens + config.router_aux_loss_coef * result.balance_loss;
+  result.grad_norm = value(kGradNorm);
   require_finite(result);
   return flight->result;
 }
@@ -186,10 +243,12 @@ std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batche
   const TraceSpan span(impl.context.trace(), "step");
   require(!micro_batches.empty(), "trainer: a step needs at least one batch of rows");
   require(impl.broken_step == 0,
-          "trainer: the update of step {} failed midway, so the adapter and the moments are "
+          "trainer: the update of step {} failed midway, so the adapter and the optimizer are "
           "undefined; restore() a saved state and the adapter, or create both again",
           impl.broken_step);
+  impl.finish_exchange();
   HostHold<InFlight> flight(impl.context);
+  flight->micro_batches = micro_batches.size();
   StepResult& result = flight->result;
   for (const PackedRows& packed : micro_batches) {
     result.tokens += packed.target_count;
@@ -203,9 +262,15 @@ std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batche
   result.step = impl.steps + 1;
   result.learning_rate = learning_rate;
 
-  impl.enqueue_gradients(micro_batches, *flight);
+  const MicroBatchRange own = impl.own_range(micro_batches.size());
+  if (impl.exchange) impl.broken_step = result.step;
+  Fence gradients = impl.enqueue_gradients(micro_batches, own, *flight);
   impl.broken_step = result.step;
-  impl.enqueue_update(*flight);
+  if (impl.exchange) {
+    impl.begin_exchange(micro_batches, own, std::move(gradients));
+  } else {
+    impl.enqueue_update(*flight);
+  }
   impl.broken_step = 0;
   impl.steps = result.step;
   impl.micro_batches_done += std::ssize(micro_batches);
@@ -219,7 +284,29 @@ double Trainer::roofline_seconds(const WantedRows& wanted, const RooflinePeaks& 
          impl_->update.roofline_seconds(peaks);
 }
 
+void Trainer::set_shares(std::vector<std::int64_t> shares) {
+  require(impl_->exchange && shares.size() == impl_->shares.size(),
+          "trainer: {} shares were given, but there are {} ranks", shares.size(),
+          impl_->shares.size());
+  impl_->shares = std::move(shares);
+}
+
+double Trainer::gradient_seconds(const PackedRows& micro_batch) {
+  Impl& impl = *impl_;
+  HostHold<InFlight> flight(impl.context);
+  flight->result.tokens = std::max(1, micro_batch.target_count);
+  double seconds = 0;
+  for (int turn = 0; turn < 2; ++turn) {  // the first one records the step and builds kernels
+    const auto begin = std::chrono::steady_clock::now();
+    impl.enqueue_gradients({&micro_batch, 1}, {0, 1}, *flight).wait();
+    seconds = seconds_since(begin);
+  }
+  flight.mark_idle();
+  return seconds;
+}
+
 std::optional<StepResult> Trainer::drain() {
+  impl_->finish_exchange();
   return impl_->finish(std::exchange(impl_->in_flight, {}));
 }
 
@@ -228,13 +315,30 @@ std::shared_ptr<Arena> Trainer::arena() const noexcept { return impl_->arena; }
 std::int64_t Trainer::steps() const noexcept { return impl_->steps; }
 
 Trainer::State Trainer::state() {
+  impl_->finish_exchange();
   return {.step = impl_->steps,
           .micro_batches = impl_->micro_batches_done,
-          .moments = impl_->moments->read()};
+          .optimizer = impl_->optimizer->read(),
+          .average = impl_->average.empty() ? std::vector<float>() : average()};
+}
+
+std::vector<float> Trainer::average() const {
+  require(!impl_->average.empty(), "trainer: there is no average; set `average_decay`");
+  return impl_->context.read<float>(impl_->average);
+}
+
+void Trainer::Impl::restore_average(const std::vector<float>& values) {
+  const auto elements = average.empty() ? 0 : static_cast<std::size_t>(average.elements());
+  require(values.size() == elements,
+          "trainer: the state to restore must have an average of {} parameters, got {}; create the "
+          "trainer with the same `average_decay`",
+          elements, values.size());
+  if (!average.empty()) context.write(average, std::as_bytes(std::span(values)));
 }
 
 void Trainer::restore(const State& state) {
-  impl_->moments->write(state.moments);
+  impl_->restore_average(state.average);
+  impl_->optimizer->write(state.optimizer);
   impl_->steps = state.step;
   impl_->micro_batches_done = state.micro_batches;
   impl_->broken_step = 0;

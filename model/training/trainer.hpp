@@ -14,8 +14,9 @@
 
 #include "clora/lora/adapter.hpp"
 #include "clora/model/data/packing.hpp"
+#include "clora/model/training/communicator.hpp"
 #include "clora/model/training/contrastive_loss.hpp"
-#include "clora/model/training/moments.hpp"
+#include "clora/model/training/optimizer.hpp"
 #include "clora/model/transformer/language_model.hpp"
 #include "clora/model/transformer/memory_policy.hpp"
 #include "clora/runtime/commands/batch.hpp"
@@ -23,11 +24,12 @@
 namespace clora {
 
 struct TrainerConfig {
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
+  OptimizerConfig optimizer = {};
   double weight_decay = 0;
   double clip_norm = 0;  // 0: off
+  // Decay of the exponential moving average of the parameters after each step, which begins with
+  // the parameters that the Trainer is given. 0: none.
+  double average_decay = 0;
   std::uint32_t dropout_seed = 0;
   // Weight of the loss that balances the load of experts (ops/experts/load_balance.hpp): the mean
   // over the micro-batches of a step, each over all of its rows, without padding. 0: not computed,
@@ -36,8 +38,11 @@ struct TrainerConfig {
   // Micro-batches are then packed texts (pack_text_pairs()), each with the other texts of its own
   // as negatives, and "labelled tokens" are anchors. nullopt: the loss of the next token.
   std::optional<ContrastiveLoss> contrastive = {};
-  MomentType moments = MomentType::f32;
   MemoryPolicy policy = {};
+  // The ranks that train together, or null. Each has a model, an adapter and a Trainer, with the
+  // same contents and settings. step(), drain() and state() are then collective, and an update is
+  // enqueued by the next of them after its step(). Must outlive the Trainer.
+  Communicator* ranks = nullptr;
 };
 
 struct StepResult {
@@ -54,8 +59,8 @@ struct StepResult {
 class Trainer {
  public:
   // Errors: invalid_data, naming the matrix, if the adapter holds a value that is not finite;
-  // unsupported if activations are f16; invalid_argument if router_aux_loss_coef is negative or not
-  // finite, or not 0 for a model without experts.
+  // unsupported if activations are f16; those of check() of the optimizer; invalid_argument if
+  // router_aux_loss_coef is negative or not finite, or not 0 for a model without experts.
   Trainer(LanguageModel& model, Adapter& adapter, const TrainerConfig& config);
   ~Trainer();
 
@@ -63,14 +68,22 @@ class Trainer {
   // several); loss and gradient are means over the labelled tokens of all of them. Does not wait
   // for this step; returns the result of the previous one, if there was one. Each micro-batch draws
   // its own dropout mask, the n-th of a run from (dropout_seed, n).
-  // An Error before the update is enqueued leaves adapter, moments and step number unchanged: the
+  // An Error before the update is enqueued leaves adapter, optimizer and step number unchanged: the
   // step may be retried. A later Error leaves them undefined, and every further step() fails with
   // invalid_argument until restore().
-  // Errors: out_of_memory, build_failed, device, device_lost. Errors of the previous step, which is
-  // then over: invalid_file, naming the weight, if a weight of the model is not finite; else
-  // diverged if its loss or gradient norm is not finite. The adapter and the moments are then not
-  // finite, either; files are not changed.
+  // With ranks, every rank passes the micro-batches of all of them, and computes its share: the
+  // result is that of one rank which computes all. A failed step cannot be retried.
+  // Errors: out_of_memory, build_failed, device, device_lost, cancelled (Communicator). Errors of
+  // the previous step, which is then over: invalid_file, naming the weight, if a weight of the
+  // model is not finite; else diverged if its loss or gradient norm is not finite. The adapter and
+  // the optimizer's state are then not finite, either; files are not changed.
   std::optional<StepResult> step(std::span<const PackedRows> micro_batches, double learning_rate);
+  // In what proportions micro-batches are dealt to the ranks (rank_shares.hpp); equal ones at
+  // first. REQUIRES: a share for each rank, the same ones on all.
+  void set_shares(std::vector<std::int64_t> shares);
+  // Measures the seconds that this device takes for the gradients of a micro-batch, without an
+  // update. Waits. REQUIRES: no step is in flight.
+  double gradient_seconds(const PackedRows& micro_batch);
   // Records the step for these row counts ahead of its first use. Preparing the largest step first
   // lets all others share its memory.
   void prepare(const WantedRows& wanted);
@@ -84,18 +97,22 @@ class Trainer {
   // The memory of the recorded steps, for an Evaluator that runs between them.
   std::shared_ptr<Arena> arena() const noexcept;
 
+  // The average of the adapter's parameters, in its flat order. Waits. REQUIRES: average_decay > 0.
+  std::vector<float> average() const;
+
   std::int64_t steps() const noexcept;  // optimiser steps enqueued so far
 
-  // Moments and step number, for checkpoints. Waits.
+  // The optimizer's state and the step number, for checkpoints. Waits.
   struct State {
     std::int64_t step = 0;
     std::int64_t micro_batches = 0;  // of all these steps: the number of dropout masks drawn
-    Moments moments;
+    OptimizerState optimizer;
+    std::vector<float> average = {};  // of the adapter's flat buffer; empty without an average
     bool operator==(const State&) const = default;
   };
   State state();
   // After a failed step the adapter's parameters must be restored, too (restore_checkpoint() does).
-  // Errors: invalid_argument if the moments are of another type or size than those of state().
+  // Errors: invalid_argument if the state is of another optimizer or size than that of state().
   void restore(const State& state);
 
  private:

@@ -85,6 +85,7 @@ std::string_view name_of(Schedule schedule) {
 
 void check(const TrainingRunConfig& config) {
   check(config.policy);
+  check(config.optimizer);
   require_at_least(1, config.batch_size, "batch size");
   require_at_least(1, config.grad_accumulation, "gradient accumulation");
   require_at_least(0, config.eval_every, "number of steps between evaluations");
@@ -96,6 +97,8 @@ void check(const TrainingRunConfig& config) {
   check_rates(config);
   require_not_negative(config.weight_decay, "weight decay");
   require_not_negative(config.clip_norm, "largest norm of the gradient");
+  require(config.average_decay >= 0 && config.average_decay < 1,
+          "training: the decay of the average must be in [0, 1), got {}", config.average_decay);
   require_not_negative(config.router_aux_loss_coef, "weight of the loss that balances experts");
   require(config.steps >= 0 && config.steps <= kMaxSteps,
           "training: the number of steps must be from 0 (use the number of epochs) to {}, got {}",

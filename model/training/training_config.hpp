@@ -10,8 +10,9 @@
 #include <vector>
 
 #include "clora/model/data/data_order.hpp"
+#include "clora/model/training/communicator.hpp"
 #include "clora/model/training/contrastive_loss.hpp"
-#include "clora/model/training/moments.hpp"
+#include "clora/model/training/optimizer.hpp"
 #include "clora/model/transformer/memory_policy.hpp"
 
 namespace clora {
@@ -33,8 +34,9 @@ struct TrainingRunConfig {
   double min_rate_share = 0;      // of the learning rate, towards which a schedule decays
   double weight_decay = 0;
   double clip_norm = 0;
+  double average_decay = 0;         // as in TrainerConfig; the average is saved in adapter_out/ema
   double router_aux_loss_coef = 0;  // as in TrainerConfig
-  MomentType moments = MomentType::f32;
+  OptimizerConfig optimizer = {};
   bool shuffle = true;
   std::uint64_t seed = 0;
   std::int64_t eval_every = 0;  // steps; 0: only at the end, if there is a validation set
@@ -50,6 +52,12 @@ struct TrainingRunConfig {
   std::int64_t max_seq_length = 0;
   std::optional<ContrastiveLoss> contrastive = {};  // of text pairs; nullopt: of the next token
   MemoryPolicy policy = {};
+  // The ranks that train together (TrainerConfig::ranks), or null. grad_accumulation counts the
+  // micro-batches of all of them.
+  Communicator* ranks = nullptr;
+  // In what proportions micro-batches are dealt to the ranks. Empty: equal ones for like devices,
+  // else by their speed, measured at the start, or as before if the run resumes on such devices.
+  std::vector<std::int64_t> device_shares = {};
 };
 
 // Limit of the optimiser steps in a run.

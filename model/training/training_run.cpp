@@ -7,11 +7,15 @@
 #include "clora/lora/peft_files.hpp"
 #include "model/training/best_adapter.hpp"
 #include "model/training/largest_rows.hpp"
+#include "model/training/run_ranks.hpp"
 #include "model/transformer/finite_check.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
 namespace {
+
+// Between comparisons of the parameters of all ranks, which take about as long as a step.
+constexpr std::int64_t kStepsBetweenChecks = 100;
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -72,11 +76,13 @@ class Run {
         valid_(valid),
         config_(config),
         callbacks_(callbacks),
+        ranks_(config.ranks, model.context().device()),
         trainer_(model, adapter, trainer_config(config)),
         evaluator_(model, &adapter, trainer_.arena(), config.contrastive, config.policy),
         order_(order_of(config, train.data_shares())),
         total_(total_steps(config, train.data_shares())),
         fingerprint_(fingerprint_of_run(model, adapter, train, config)) {
+    ranks_.require_same_run(fingerprint_);
     require_targets(train, valid);
     if (config.patience == 0) return;
     require_held_out_loss(valid);
@@ -87,6 +93,7 @@ class Run {
     const Checkpoint checkpoint = read_checkpoint(folder);
     const ResumePoint point = resume_point(checkpoint, fingerprint_, config_);
     restore_checkpoint(checkpoint, adapter_, trainer_);
+    resumed_from_ = checkpoint.fingerprint;
     if (best_) {
       best_->load(folder);
       evaluated_at_ = best_->noted_step();
@@ -98,6 +105,7 @@ class Run {
     const double begin = seconds_now();
     const std::int64_t first = trainer_.steps();
     prepare_largest();
+    choose_shares();
     if (check_stop()) return {.steps = first, .stopped = true};  // there is nothing new to save
     speed_.restart();
     while (trainer_.steps() < total_ && !stopped_ && !ends_early()) {
@@ -109,7 +117,8 @@ class Run {
     require_finite_adapter();
     if (best_ && is_evaluation_due()) evaluate();
     if (stopped_ || config_.save_every > 0) save_as_checkpoint();
-    save_adapter(adapter_, config_.adapter_out);
+    save_average();
+    if (ranks_.is_first()) save_adapter(adapter_, config_.adapter_out);
     if (!stopped_) evaluate();  // last, so the adapter is saved even if it fails
     save_best_adapter();
     return {.steps = trainer_.steps(),
@@ -133,15 +142,32 @@ class Run {
     return batches;
   }
 
-  bool check_stop() {
+  // Of this rank alone.
+  bool notes_stop() {
     stopped_ = stopped_ || (callbacks_.should_stop && callbacks_.should_stop());
     return stopped_;
+  }
+
+  bool check_stop() {
+    stopped_ = ranks_.any(notes_stop());
+    return stopped_;
+  }
+
+  void choose_shares() {
+    ranks_.require_same_parameters(adapter_, trainer_.steps());
+    if (ranks_.communicator() == nullptr) return;
+    const PackedRows sample = rows_of(trainer_.steps()).front();
+    const DeviceShares* shares = ranks_.choose_shares(trainer_, sample, config_.grad_accumulation,
+                                                      config_.device_shares, resumed_from_);
+    const Fingerprint of_ranks = ranks_.settings();
+    fingerprint_.insert(fingerprint_.end(), of_ranks.begin(), of_ranks.end());
+    if (callbacks_.on_shares) callbacks_.on_shares(*shares);
   }
 
   // The step with the most rows determines the size of the memory that all others share.
   void prepare_largest() {
     const WantedRows most = largest_step(model_.config(), train_, config_, trainer_.steps(),
-                                         [this] { return check_stop(); });
+                                         [this] { return notes_stop(); });
     if (most.rows > 0 && !stopped_) trainer_.prepare(most);
   }
 
@@ -157,6 +183,14 @@ class Run {
     if (callbacks_.on_step) callbacks_.on_step(*result, tokens_per_s);
   }
 
+  void save_average() {
+    if (config_.average_decay == 0 || !ranks_.is_first()) return;
+    const Adapter averaged(adapter_.context(), adapter_.modules(), adapter_.config());
+    const std::vector<float> values = trainer_.average();
+    adapter_.context().write(averaged.parameters(), std::as_bytes(std::span(values)));
+    save_adapter(averaged, config_.adapter_out / "ema");
+  }
+
   // The last step's loss may be finite while its update is not.
   void require_finite_adapter() const {
     const auto matrix = adapter_not_finite(adapter_);
@@ -167,8 +201,15 @@ class Run {
          trainer_.steps(), *matrix);
   }
 
+  void compare_ranks() {
+    if (ranks_.communicator() == nullptr || trainer_.steps() % kStepsBetweenChecks != 0) return;
+    report(trainer_.drain());
+    ranks_.require_same_parameters(adapter_, trainer_.steps());
+  }
+
   void after_step() {
     const std::int64_t step = trainer_.steps();
+    compare_ranks();
     if (step == total_) return;
     // A checkpoint must hold what a validation says about early stopping; else it is saved first,
     // in case that the validation fails.
@@ -197,7 +238,8 @@ class Run {
     // Negatives are then as many as in training.
     EvalResult result = evaluator_.evaluate(
         *valid_,
-        config_.contrastive ? static_cast<std::size_t>(config_.batch_size) : Evaluator::kAnyCount);
+        config_.contrastive ? static_cast<std::size_t>(config_.batch_size) : Evaluator::kAnyCount,
+        ranks_.communicator());
     result.step = trainer_.steps();
     if (best_) best_->note(result.step, result.loss);
     if (callbacks_.on_eval) callbacks_.on_eval(result);
@@ -213,12 +255,14 @@ class Run {
   void save_best_adapter() {
     if (!best_ || !best_->exists() || best_->step() == trainer_.steps()) return;
     best_->restore();
-    save_adapter(adapter_, config_.adapter_out);
+    if (ranks_.is_first()) save_adapter(adapter_, config_.adapter_out);
   }
 
   void save_as_checkpoint() {
     if (saved_at_ == trainer_.steps()) return;
     saved_at_ = trainer_.steps();
+    ranks_.require_same_parameters(adapter_, trainer_.steps());
+    if (!ranks_.is_first()) return;
     const auto folder = config_.adapter_out / fmt::format("checkpoint-{}", trainer_.steps());
     if (best_) best_->save(folder);  // first, since the checkpoint's own file completes it
     save_checkpoint(folder, adapter_, trainer_, fingerprint_);
@@ -232,6 +276,8 @@ class Run {
   const Records* valid_;
   const TrainingRunConfig& config_;
   const TrainingCallbacks& callbacks_;
+  RunRanks ranks_;
+  Fingerprint resumed_from_;  // of the checkpoint; empty for a new run
   Trainer trainer_;
   Evaluator evaluator_;
   DataOrder order_;
@@ -248,13 +294,15 @@ class Run {
 }  // namespace
 
 TrainerConfig trainer_config(const TrainingRunConfig& config) {
-  return {.weight_decay = config.weight_decay,
+  return {.optimizer = config.optimizer,
+          .weight_decay = config.weight_decay,
           .clip_norm = config.clip_norm,
+          .average_decay = config.average_decay,
           .dropout_seed = static_cast<std::uint32_t>(config.seed),
           .router_aux_loss_coef = config.router_aux_loss_coef,
           .contrastive = config.contrastive,
-          .moments = config.moments,
-          .policy = config.policy};
+          .policy = config.policy,
+          .ranks = config.ranks};
 }
 
 WantedRows largest_step(const ModelConfig& model, const Records& train,

@@ -40,6 +40,11 @@ void AdaptedExperts::find_adapters(const Adapter& adapter) {
     a.push_back(module == nullptr ? kNoMatrix : offset_of(module->a_offset, path));
     bt.push_back(module == nullptr ? kNoMatrix : offset_of(module->bt_offset, path));
     if (module == nullptr) continue;
+    if (adapter.config().use_dora)
+      fail(ErrorCode::unsupported,
+           "adapter: DoRA is not supported for experts, such as {}; leave them out of the target "
+           "modules, or merge the adapter into its base model with clora fuse",
+           path);
     const bool is_first = adapter_ == nullptr;
     if (!is_first && (module->rank != rank_ || module->scale != scale_))
       fail(ErrorCode::unsupported,

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "clora/ops/lora_linear/dora.hpp"
 #include "model/transformer/recording.hpp"
 
 namespace clora {
@@ -16,12 +17,15 @@ std::vector<Tensor> record_linears(Recording& recording, const ProductInput& x,
 void record_linear(Recording& recording, AdaptedLinear& linear, const Tensor& y,
                    const ProductInput& x, const Tensor& residual);
 
+// Whether the factors of DoRA are in the gradients already, and their magnitudes have theirs.
+enum class DoraScaled { no, yes };
 // A layer and the gradient of its output.
 using LinearGradient = std::pair<const AdaptedLinear*, Tensor>;
 // dx = the gradient through layers with the same input; not computed if dx is empty. Returns the
 // gradients that await x (record_linears_da()).
 std::vector<PendingGradient> record_linears_dx(Recording& recording, const Tensor& dx,
-                                               std::span<const LinearGradient> dys);
+                                               std::span<const LinearGradient> dys,
+                                               DoraScaled scaled = DoraScaled::no);
 void record_linears_da(Recording& recording, const Tensor& x,
                        std::span<const PendingGradient> pending);
 
@@ -41,11 +45,21 @@ class JoinedLinears {
   void set_tile(std::int64_t tile);
   // Returns the outputs, each [T, width].
   std::vector<Tensor> record_forward(const ProductInput& x);
+  // Whether the backward reads the outputs, which must then stay as they are (DoRA).
+  bool reads_outputs() const;
+  // The outputs as they were saved for the backward, if it reads them.
+  void set_outputs(std::span<const Tensor> outputs);
+  // Those of each output, if all are layers of their own with magnitudes and without bias and
+  // dropout; else empty.
+  std::vector<DoraFactors> dora_factors() const;
   // As record_linears_dx(), for the gradients of the outputs in their order.
-  std::vector<PendingGradient> record_backward(const Tensor& dx, std::span<const Tensor> dys);
+  std::vector<PendingGradient> record_backward(const Tensor& dx, std::span<const Tensor> dys,
+                                               DoraScaled scaled = DoraScaled::no);
 
  private:
   bool is_one() const { return linears_.size() == 1 && widths_.size() > 1; }
+  // What one layer has for several: its columns from those of its parts.
+  Tensor joined(std::span<const Tensor> parts, std::string_view name);
 
   Recording& recording_;
   std::vector<AdaptedLinear> linears_;

@@ -64,6 +64,19 @@ void AttentionLayer::rotate(const Tensor& queries, const Tensor& keys, RopeDirec
                      RopeLayout::half_split, direction);
 }
 
+// In place, unless the backward reads what is rotated.
+void AttentionLayer::rotate_for_attention() {
+  if (!spec_.rope) return;
+  const Tensor q = q_, k = k_;
+  if (recording_.trains() && qkv_linears_.reads_outputs()) {
+    if (weights_.q_norm.empty()) q_ = recording_.like(q, "q rotated");
+    if (weights_.k_norm.empty()) k_ = recording_.like(k, "k rotated");
+  }
+  record_rope_of_two(recording_.batch(), {q_, q}, {k_, k, recording_.key_rope_table(*spec_.rope)},
+                     recording_.row_inputs().positions, recording_.rope_table(*spec_.rope),
+                     RopeLayout::half_split, RopeDirection::forward);
+}
+
 // d = the gradients of q, k and v before their rotation.
 void AttentionLayer::attention_backward(const AttentionGradients& d, const Tensor& dy) {
   Batch& batch = recording_.batch();
@@ -112,7 +125,7 @@ void AttentionLayer::rotate_and_attend() {
     rotate_and_append(*cache);
     return attend_to_cache(*cache);
   }
-  rotate(q_, k_, RopeDirection::forward);
+  rotate_for_attention();
   log_sum_exp_ = recording_.temporary({recording_.rows(), spec_.heads}, "log_sum_exp");
   record_attention(recording_.batch(), y_, log_sum_exp_,
                    inputs(k_, v_, recording_.key_ranges(spec_)));
@@ -273,6 +286,10 @@ std::vector<PendingGradient> AttentionLayer::record_backward(const Tensor& dh, c
   head_norm_backward(d.dq, q_before_norm_, weights_.q_norm);
   head_norm_backward(d.dk, k_before_norm_, weights_.k_norm);
   const Tensor dq = join_gate(d.dq, dgate);
+  if (qkv_linears_.reads_outputs()) {
+    const Tensor q = join_gate(q_before_norm_, gate_);
+    qkv_linears_.set_outputs(std::array{flat(q), flat(k_before_norm_), flat(v_)});
+  }
   return qkv_linears_.record_backward(dh, std::array{flat(dq), flat(d.dk), flat(d.dv)});
 }
 

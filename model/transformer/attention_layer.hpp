@@ -35,6 +35,7 @@ class AttentionLayer final : public SubLayer {
   Tensor head_norm(const Tensor& x, const Tensor& w, std::string_view name);
   void head_norm_backward(const Tensor& d, const Tensor& x, const Tensor& w);
   void rotate(const Tensor& queries, const Tensor& keys, RopeDirection direction);
+  void rotate_for_attention();
   void attention_backward(const AttentionGradients& d, const Tensor& dy);
   AttentionInputs inputs(const Tensor& k, const Tensor& v, const Recording::KeyRanges& ranges);
   void rotate_and_attend();

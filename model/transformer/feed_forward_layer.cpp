@@ -29,6 +29,7 @@ void FeedForwardLayer::use_tile(std::size_t tile) {
   gate_up_linears_.set_tile(static_cast<std::int64_t>(tile));
   set_tile(down_linear_, static_cast<std::int64_t>(tile));
   down_linear_.s = tiles_[tile].down_s;
+  down_linear_.f = tiles_[tile].down_f;
 }
 
 // Returns bf16 memory for the largest activations that the backward needs, if products round their
@@ -64,6 +65,7 @@ void FeedForwardLayer::record_forward(const Tensor& y, const ProductInput& h,
     const ProductInput product = product_of({outputs[0], outputs[1]});
     record_linear(recording_, down_linear_, part(y), product, part(residual));
     tile.down_s = down_linear_.s;
+    tile.down_f = down_linear_.f;
   }
 }
 
@@ -78,8 +80,9 @@ ProductInput FeedForwardLayer::product_of(const GateUp& computed) {
   return product;
 }
 
-// Without down, a third of the products.
+// Without down, a third of the products, unless its backward reads its output (DoRA).
 bool FeedForwardLayer::record_recompute(const Tensor& h) {
+  if (down_linear_.is_decomposed()) return false;
   h_ = is_tiled() ? h : Tensor();
   if (is_tiled()) return true;
   use_tile(0);
@@ -109,8 +112,16 @@ std::vector<PendingGradient> FeedForwardLayer::record_tile_backward(const Tensor
       record_linears_dx(recording_, dproduct, std::array{LinearGradient{&down_linear_, dy}});
   const Tensor& product = dproduct;  // recomputed in place, after dproduct is read
   const Tensor dgate = like_gate("d gate"), dup = like_gate("d up");
+  const auto factors = gate_up_linears_.dora_factors();
+  if (!factors.empty()) {
+    record_dora_swiglu_backward(recording_.batch(), {dgate, dup, product, dproduct, gate, up,
+                                                     factors.front(), factors.back(), function_});
+    record_linears_da(recording_, product, pending);
+    return gate_up_linears_.record_backward(dh, std::array{dgate, dup}, DoraScaled::yes);
+  }
   record_swiglu_backward(recording_.batch(), dgate, dup, dproduct, gate, up, product, function_);
   record_linears_da(recording_, product, pending);
+  gate_up_linears_.set_outputs(std::array{gate, up});
   return gate_up_linears_.record_backward(dh, std::array{dgate, dup});
 }
 

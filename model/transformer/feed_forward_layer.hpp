@@ -30,6 +30,7 @@ class FeedForwardLayer final : public SubLayer {
   struct Tile {
     std::int64_t begin, count;  // rows
     Tensor down_s = {};         // AdaptedLinear::s of down, from the forward
+    Tensor down_f = {};         // and AdaptedLinear::f
   };
 
   bool is_tiled() const { return tiles_.size() > 1; }

@@ -120,7 +120,7 @@ Fingerprint fingerprint_of(const LanguageModel& model) {
 
 Fingerprint fingerprint_of(const Adapter& adapter) {
   const AdapterConfig& config = adapter.config();
-  return {
+  Fingerprint fingerprint{
       {"rank", fmt::format("{}", config.rank)},
       {"alpha", fmt::format("{}", config.alpha)},
       {"rank-stabilised scale (rsLoRA)", config.rank_stabilised ? "yes" : "no"},
@@ -129,6 +129,9 @@ Fingerprint fingerprint_of(const Adapter& adapter) {
       {"adapted layers", listed(adapter.modules(), layer_of)},
       {"adapted matrices with their ranks and scales", digest_of_modules(adapter.modules()).text()},
       {"trainable parameters", fmt::format("{}", adapter.trainable_parameters())}};
+  // Checkpoints without magnitudes do not have it.
+  if (config.use_dora) fingerprint.push_back({"magnitudes (DoRA)", "yes"});
+  return fingerprint;
 }
 
 std::string_view value_of(const Fingerprint& fingerprint, std::string_view name) {

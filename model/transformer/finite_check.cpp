@@ -67,6 +67,11 @@ std::optional<std::string> adapter_not_finite(const Adapter& adapter,
     if (const auto found = find(module.bt_offset, module.site.outputs)) {
       return fmt::format("lora_B of {} {} of its transpose", module.site.path, holds(*found));
     }
+    if (!adapter.config().use_dora) continue;
+    const auto outputs = static_cast<std::size_t>(module.site.outputs);
+    if (const auto found = first_in(parameters.subspan(module.magnitude_offset, outputs))) {
+      return fmt::format("lora_magnitude_vector of {} {}", module.site.path, holds(*found));
+    }
   }
   return "the padding between the adapter's matrices is not finite";
 }

@@ -53,7 +53,8 @@ using Calls = std::list<HostHold<Call>>;  // oldest first
 }  // namespace
 
 struct ForwardPass::Impl {
-  Impl(LanguageModel& m, const Adapter* a) : model(m), adapter(a), context(m.context()) {}
+  Impl(LanguageModel& m, const Adapter* a)
+      : model(m), adapter(a), context(m.context()), scales(m, a) {}
 
   void record(RecordedForward& forward);
   RecordedForward& forward_of(std::size_t rows, LogitRows kind);
@@ -69,6 +70,7 @@ struct ForwardPass::Impl {
   LanguageModel& model;
   const Adapter* adapter;
   Context& context;
+  ColumnScales scales;
   std::shared_ptr<Arena> arena = std::make_shared<Arena>();
   std::list<RecordedForward> forwards;  // most recently used first
   Calls calls;                          // possibly in flight
@@ -80,7 +82,8 @@ void ForwardPass::Impl::record(RecordedForward& forward) {
                       {.rows = {rows.positions(), rows.first(), rows.last()},
                        .positions = rows.rows(),
                        .type = context.activation_type(),
-                       .adapter = adapter});
+                       .adapter = adapter,
+                       .column_scales = &scales});
   const bool last = forward.kind == LogitRows::last;
   const RecordedModel recorded(recording,
                                {.ids = rows.ids(), .selected = last ? rows.labelled() : Tensor()});
@@ -135,6 +138,7 @@ PackedRows ForwardPass::Impl::pack(std::span<const std::int32_t> ids,
 Tensor ForwardPass::Impl::run(RecordedForward& forward, std::span<const std::int32_t> ids,
                               Call& call) {
   call.uploaded = forward.rows.upload(context, pack(ids, forward), {}, call.staging);
+  scales.update();  // the adapter may have been trained since
   forward.batch.submit();
   return forward.kind == LogitRows::last
              ? forward.logits

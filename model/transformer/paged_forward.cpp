@@ -39,7 +39,7 @@ std::span<std::int32_t> PagedForward::Recorded::words() const {
 }
 
 PagedForward::PagedForward(LanguageModel& model, const PagedForwardConfig& config)
-    : model_(model), context_(model.context()), config_(config) {
+    : model_(model), context_(model.context()), config_(config), scales_(model, config.adapter) {
   require(config.max_positions >= 1, "generation: at least one position is required, got {}",
           config.max_positions);
   model.require_context(config.max_positions);
@@ -102,6 +102,7 @@ void PagedForward::record(Recorded& f) {
                        .positions = config_.max_positions,
                        .type = type,
                        .adapter = config_.adapter,
+                       .column_scales = &scales_,
                        .stacks = shape.adapted ? config_.stacks : nullptr,
                        .row_groups = f.inputs.row_groups(),
                        .caches = caches_,

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "clora/lora/adapter.hpp"
+#include "clora/model/transformer/column_scales.hpp"
 #include "clora/model/transformer/language_model.hpp"
 #include "model/transformer/adapter_stacks.hpp"
 #include "model/transformer/step_inputs.hpp"
@@ -46,6 +47,8 @@ class PagedForward {
   // caller's sampler.
   const Tensor& latest() const noexcept { return latest_; }
 
+  // Enqueues what follows from the adapter's values alone, if these may have changed.
+  void update_scales() { scales_.update(); }
   // Records the step's commands; no-op if they are recorded already.
   void record(const StepShape& shape) { (void)forward(shape); }
   // Host memory for the next submit() of that shape, cleared. Waits if both of two are in use.
@@ -93,6 +96,7 @@ class PagedForward {
   LanguageModel& model_;
   Context& context_;
   PagedForwardConfig config_;
+  ColumnScales scales_;
   std::vector<CacheTensors> caches_;
   Tensor latest_;
   std::map<std::int64_t, Tensor> logits_;  // by outputs

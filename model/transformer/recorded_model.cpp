@@ -79,6 +79,7 @@ Tensor RecordedModel::record_blocks(Tensor x) {
     for (const SubLayerWeights& layer : weights) {
       block.layers.push_back({&layer, make_sub_layer(recording_, layer)});
     }
+    block.gradients = recording_.take_adapted_gradients();
     x = record_block(block, x);
     if (!recording_.trains()) block = {};
   }
@@ -260,6 +261,14 @@ void RecordedModel::round_gradient(StreamGradient& dy) {
   if (!dy.bf16.empty()) record_cast_to_bf16(recording_.batch(), dy.bf16, dy.d);
 }
 
+void RecordedModel::note_gradients(const Block& block) {
+  if (block.gradients.empty()) return;
+  if (recording_.marks_gradients() && !gradient_parts_.empty()) {
+    gradient_parts_.back().mark = recording_.batch().mark("gradients of a block");
+  }
+  gradient_parts_.push_back({block.gradients});
+}
+
 void RecordedModel::record_backward(const Tensor& doutput, const Tensor& place) {
   StreamGradient dx = record_output_backward(doutput, place);
   const auto lowest_block = std::ranges::find_if(blocks_, &Block::has_adapter);
@@ -267,6 +276,7 @@ void RecordedModel::record_backward(const Tensor& doutput, const Tensor& place) 
     --block;
     recompute(static_cast<std::size_t>(block - blocks_.begin()));
     record_block_backward(*block, dx, block == lowest_block);
+    note_gradients(*block);
   }
   recording_.deferred().flush(recording_.batch());
 }

@@ -38,6 +38,9 @@ class RecordedModel {
   // selected ones, or -1; empty if all rows are. Gradients of all adapters accumulate. REQUIRES:
   // the pass trains.
   void record_backward(const Tensor& doutput, const Tensor& place);
+  // The gradients of each block, in the order of the backward, with the batch's marks if
+  // RecordingOptions::marks_gradients is set. All other gradients are final at the end.
+  const std::vector<GradientPart>& gradient_parts() const noexcept { return gradient_parts_; }
 
  private:
   // x = sum_norm(x + multiplier post_norm(f(norm(x)))), with what its backward needs, as
@@ -55,6 +58,7 @@ class RecordedModel {
   struct Block {
     std::vector<ResidualLayer> layers;
     Tensor input = {};  // [T, D], if it is kept or was recomputed
+    GradientRange gradients = {};
     bool has_adapter() const;
   };
   struct NormedInput {
@@ -89,6 +93,9 @@ class RecordedModel {
   // dy becomes the gradient of the layer's input if wants_dx.
   void record_layer_backward(const ResidualLayer& layer, StreamGradient& dy, bool wants_dx);
   void record_block_backward(Block& block, StreamGradient& dx, bool is_lowest);
+  // Adds the block's gradients to gradient_parts(), and marks those of the blocks above, which are
+  // final: the gradients that they had deferred were recorded with this block's.
+  void note_gradients(const Block& block);
   // dy += the gradient through the norm of dh.
   void add_gradient_of_input(StreamGradient& dy, const Tensor& dh, const NormedInput& input);
   void begin_bf16(StreamGradient& dy);
@@ -99,6 +106,7 @@ class RecordedModel {
 
   Recording& recording_;
   std::vector<Block> blocks_;
+  std::vector<GradientPart> gradient_parts_;
   Tensor selected_rows_;  // [C, D], before the final norm
   Tensor output_;
 };

@@ -72,7 +72,7 @@ Fence RecordedRows::upload(Context& context, const PackedRows& packed, const Sca
   *(at(kSeedAndStep) + 1) = std::bit_cast<std::int32_t>(scalars.step);
   *at(kBalance) = std::bit_cast<std::int32_t>(scalars.balance_weight);
   *(at(kBalance) + 1) = std::bit_cast<std::int32_t>(static_cast<float>(scalars.rows));
-  std::memcpy(&*at(kSettings), &scalars.settings, sizeof(AdamwSettings));
+  std::memcpy(&*at(kSettings), &scalars.settings, sizeof(UpdateSettings));
   if (has_texts()) {
     const auto span_of = [&](Part part, std::int64_t size) {
       return staging.subspan(static_cast<std::size_t>(part * stride_),

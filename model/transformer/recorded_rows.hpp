@@ -8,7 +8,7 @@
 //   place [T] i32                          the row's index among the labelled ones, or -1
 //   weight [1] f32                         weight of the loss
 //   seed_and_step [2] u32                  for dropout
-//   settings [8] f32                       AdamwSettings of the update that follows
+//   settings [8] f32                       UpdateSettings of the update that follows
 //   balance [2] f32                        weight of the loss that balances the load of experts,
 //                                          and the number of rows that are no padding
 // and, of texts that become vectors (model/data/text_packing.hpp), one for each labelled row:
@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "clora/model/data/packing.hpp"
-#include "clora/ops/adamw.hpp"
+#include "clora/ops/optimizers/parameter_update.hpp"
 #include "clora/ops/rowwise/segment_mean.hpp"
 #include "clora/runtime/context.hpp"
 
@@ -61,7 +61,7 @@ class RecordedRows {
     float weight = 1;
     std::uint32_t seed = 0;
     std::uint32_t step = 0;
-    AdamwSettings settings = {};
+    UpdateSettings settings = {};
     float balance_weight = 0;
     std::int64_t rows = 0;  // without padding; below 2^24
   };
@@ -72,7 +72,7 @@ class RecordedRows {
   std::size_t staging_words() const { return static_cast<std::size_t>(parts_ * stride_); }
 
  private:
-  static constexpr std::int64_t kSettingsCount = sizeof(AdamwSettings) / sizeof(float);
+  static constexpr std::int64_t kSettingsCount = sizeof(UpdateSettings) / sizeof(float);
   enum Part : std::int64_t {
     kIds,
     kPositions,

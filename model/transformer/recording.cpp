@@ -1,6 +1,7 @@
 #include "model/transformer/recording.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "clora/ops/attention/attention.hpp"
 #include "clora/ops/attention/attention_window.hpp"
@@ -23,6 +24,11 @@ void require_row_groups(const RecordingOptions& options, std::int64_t rows) {
       "recording: rows have adapters of their own only in a pass without a backward and without "
       "tiles of feed-forward rows");
   require_tensor("recording", "row_groups", options.row_groups, {rows, kRowGroupWords}, DType::u32);
+}
+
+// Where a view of f32 begins in the tensor, in elements.
+std::size_t element_of(const Tensor& view, const Tensor& all) {
+  return (view.offset_bytes() - all.offset_bytes()) / sizeof(float);
 }
 
 }  // namespace
@@ -138,12 +144,41 @@ AdaptedLinear Recording::adapted(const LinearLayer& layer) {
   }
   if (options_.adapter == nullptr) return linear;
   linear.lora = options_.adapter->weights(layer.path, bf16_adapter_);
+  add_magnitudes(linear);
   if (!options_.trains) return linear;
   linear.gradients = options_.adapter->gradients(layer.path);
+  add_adapted(linear.gradients);
   linear.lora.dropout = {.probability = static_cast<float>(options_.adapter->config().dropout),
                          .seed_and_step = options_.seed_and_step,
                          .site = layer.number};
   return linear;
+}
+
+void Recording::add_adapted(const LoraGradients& gradients) {
+  for (const Tensor& part : {gradients.da, gradients.dbt}) {
+    if (part.empty()) continue;
+    const std::size_t begin = element_of(part, options_.adapter->flat_gradients());
+    const std::size_t end = begin + static_cast<std::size_t>(part.elements());
+    GradientRange& all = adapted_gradients_;
+    all = all.empty() ? GradientRange{begin, end}
+                      : GradientRange{std::min(all.begin, begin), std::max(all.end, end)};
+  }
+}
+
+GradientRange Recording::take_adapted_gradients() { return std::exchange(adapted_gradients_, {}); }
+
+void Recording::add_magnitudes(AdaptedLinear& linear) {
+  const std::string& path = linear.layer->path;
+  if (linear.lora.empty() || !options_.adapter->config().use_dora) return;
+  if (options_.column_scales == nullptr) {
+    fail(ErrorCode::unsupported,
+         "recording: this pass does not support adapters with magnitudes (DoRA); merge the adapter "
+         "into its base model with clora fuse");
+  }
+  linear.lora.column_scale = options_.column_scales->of(path);
+  if (!options_.trains) return;
+  linear.magnitude = options_.adapter->magnitude(path);
+  linear.dmagnitude = options_.adapter->magnitude_gradient(path);
 }
 
 Tensor Recording::save(const Tensor& x) {

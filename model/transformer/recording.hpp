@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "clora/model/transformer/column_scales.hpp"
+#include "clora/model/transformer/gradient_parts.hpp"
 #include "clora/model/transformer/language_model.hpp"
 #include "clora/model/transformer/memory_policy.hpp"
 #include "clora/ops/experts/load_balance.hpp"
@@ -37,6 +39,8 @@ struct RecordingOptions {
   std::int64_t positions = 0;  // P: every position is below it
   DType type = DType::f32;     // of activations that products read
   const Adapter* adapter = nullptr;
+  // Of the adapter, up to date in each replay; REQUIRES: given if it has magnitudes (DoRA).
+  const ColumnScales* column_scales = nullptr;
   // The adapters of rows, and which rows have which: [T, 4], row_group_table()
   // (ops/gemm/epilogue.hpp) with the slots of the stacks. Or null and empty. A layer that has a
   // stack does not get `adapter`. REQUIRES: the pass does not train and has no tiles of
@@ -54,6 +58,9 @@ struct RecordingOptions {
   Tensor balance = {};
   // What a pass that trains keeps; otherwise only feed_forward_rows is used.
   MemoryPolicy policy = {};
+  // Whether the backward marks the points at which the gradients of blocks are final
+  // (RecordedModel::gradient_parts()).
+  bool marks_gradients = false;
   // Whether the adapter is cast to bf16 once, rather than in each product, if products read bf16.
   bool casts_adapter = false;
 };
@@ -64,8 +71,15 @@ struct AdaptedLinear {
   LoraWeights lora = {};
   LoraGradients gradients = {};
   Tensor s = {};  // [T, R]: the first factor of its low-rank term, from the forward
+  // Of DoRA in a pass that trains, else empty: magnitudes [N], their gradients, and what these read
+  // of the forward (DoraOutput::f): the output, which must then stay as it is, or with dropout a
+  // tensor of its own.
+  Tensor magnitude = {}, dmagnitude = {};
+  Tensor f = {};
 
   std::int64_t outputs() const { return layer->weights.w.shape()[0]; }
+  bool is_decomposed() const { return !magnitude.empty(); }
+  bool has_dropout() const { return lora.dropout.probability > 0; }
 };
 
 class Recording {
@@ -79,6 +93,7 @@ class Recording {
   bool trains() const noexcept { return options_.trains; }
   DType type() const noexcept { return options_.type; }
   const Adapter* adapter() const noexcept { return options_.adapter; }  // null: none
+  bool marks_gradients() const noexcept { return options_.marks_gradients; }
   float epsilon() const { return static_cast<float>(model_.config().norm_epsilon); }
   // nullptr without a cache.
   const CacheTensors* cache(std::size_t index) const;
@@ -94,6 +109,8 @@ class Recording {
   // While true, the forward of layers is recorded again for the backward.
   bool recomputes() const noexcept { return recomputes_; }
   void set_recomputes(bool recomputes) noexcept { recomputes_ = recomputes; }
+  // The least part of the flat gradients with those of all adapted() layers since the last call.
+  GradientRange take_adapted_gradients();
   // Adapter gradients that await a flush at the end of the backward.
   DeferredGradients& deferred() noexcept { return deferred_; }
 
@@ -141,6 +158,9 @@ class Recording {
     Tensor order;
   };
   KeyRanges key_ranges(const AttentionLayerSpec& spec, RowsOf of);
+  // DoRA's tensors of an adapted layer.
+  void add_magnitudes(AdaptedLinear& linear);
+  void add_adapted(const LoraGradients& gradients);
   Tensor first_of(RowsOf of, std::int64_t window);
   Tensor order_of(RowsOf of, std::int64_t window, const KeyRanges& ranges,
                   const AttentionLayerSpec& spec);
@@ -156,6 +176,7 @@ class Recording {
   std::optional<LoadBalance> load_;
   std::int64_t loaded_layers_ = 0;
   bool recomputes_ = false;
+  GradientRange adapted_gradients_;
 };
 
 }  // namespace clora

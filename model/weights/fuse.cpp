@@ -10,7 +10,6 @@
 #include "clora/lora/safetensors.hpp"
 #include "clora/runtime/files/file.hpp"
 #include "clora/runtime/files/json.hpp"
-#include "model/files/dequantise.hpp"
 #include "model/weights/stored_order.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/files/disk_space.hpp"
@@ -29,11 +28,7 @@ void require_finite(std::span<const float> values, std::string_view name) {
 }
 
 std::vector<float> fused_values(const WeightView& view, const Adapter& adapter) {
-  const auto elements = static_cast<std::size_t>(view.shape.elements());
-  std::vector<float> values = needs_reordering(view)
-                                  ? to_float(view.type, in_hugging_face_order(view), elements)
-                                  : to_float(view.type, view.bytes, elements);
-  for (float& value : values) value = hugging_face_value(view, value);
+  std::vector<float> values = hugging_face_values(view);
   std::string_view path = view.name;
   if (path.ends_with(kWeight)) path.remove_suffix(kWeight.size());
   if (adapter.find(path) != nullptr) merge_into(values, read_lora(adapter, path));

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "model/files/dequantise.hpp"
+
 namespace clora {
 namespace {
 
@@ -56,6 +58,15 @@ std::vector<std::byte> in_hugging_face_order(const WeightView& view) {
   std::vector<std::byte> ordered(view.bytes.size());
   copy_in_hugging_face_order(ordered, view, 0);
   return ordered;
+}
+
+std::vector<float> hugging_face_values(const WeightView& view) {
+  const auto elements = static_cast<std::size_t>(view.shape.elements());
+  std::vector<float> values = needs_reordering(view)
+                                  ? to_float(view.type, in_hugging_face_order(view), elements)
+                                  : to_float(view.type, view.bytes, elements);
+  for (float& value : values) value = hugging_face_value(view, value);
+  return values;
 }
 
 }  // namespace clora

@@ -28,6 +28,10 @@ void copy_in_hugging_face_order(std::span<std::byte> out, const WeightView& view
 // Returns all rows in Hugging Face's order.
 std::vector<std::byte> in_hugging_face_order(const WeightView& view);
 
+// Returns all values as f32 as a Hugging Face file would have them: dequantised, in its order and
+// with its offsets.
+std::vector<float> hugging_face_values(const WeightView& view);
+
 // Where a GGUF file stores element `index` of a dimension with value heads.
 std::int64_t stored_index(const ValueHeads& heads, std::int64_t index);
 

@@ -31,6 +31,8 @@ constexpr std::string_view kFamilies[] = {"gemm",
                                           "quant",
                                           "adamw",
                                           "adamw_q8",
+                                          "lion",
+                                          "sgd",
                                           "sample"};
 
 }  // namespace

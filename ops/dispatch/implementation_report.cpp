@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "clora/ops/adamw.hpp"
-#include "clora/ops/adamw_q8.hpp"
 #include "clora/ops/attention/attention.hpp"
 #include "clora/ops/attention/rope_append.hpp"
 #include "clora/ops/decode/decode_layers.hpp"
@@ -11,6 +9,10 @@
 #include "clora/ops/gemm/gemm.hpp"
 #include "clora/ops/lora_linear/lora_linear.hpp"
 #include "clora/ops/loss/cross_entropy.hpp"
+#include "clora/ops/optimizers/adamw.hpp"
+#include "clora/ops/optimizers/adamw_q8.hpp"
+#include "clora/ops/optimizers/lion.hpp"
+#include "clora/ops/optimizers/sgd.hpp"
 #include "clora/ops/quant/quant.hpp"
 #include "clora/ops/recurrent/delta_rule.hpp"
 #include "clora/ops/rowwise/add.hpp"
@@ -182,6 +184,12 @@ class TypicalOps {
                      .settings = f32({8})},
                     f32({1}));
   }
+  MomentumTensors with_momentum() {
+    const Shape n{T * D};
+    return {.parameters = f32(n), .momentum = f32(n), .gradients = f32(n), .settings = f32({8})};
+  }
+  void lion() { record_lion(batch_, with_momentum(), f32({1})); }
+  void sgd() { record_sgd(batch_, with_momentum(), Nesterov::no, f32({1})); }
   void sample() {
     record_sample(batch_, i32(1), tensor({1, kSampleSettingWords}, DType::u32), f32({1, V}));
   }
@@ -280,6 +288,8 @@ constexpr TypicalOp kTypical[] = {
     {"quant", "q4_1 weights", &TypicalOps::quant},
     {"adamw", "", &TypicalOps::adamw},
     {"adamw_q8", "", &TypicalOps::adamw_q8},
+    {"lion", "", &TypicalOps::lion},
+    {"sgd", "", &TypicalOps::sgd},
     {"sample", "", &TypicalOps::sample},
 };
 

@@ -164,9 +164,11 @@ bool never_fuses(const Context&, const GemmProduct&) { return false; }
 const char* many_rows_refusal(const Context& context, const GemmProduct& p) {
   return is_skinny_product(context, p) ? kForManyRows : nullptr;
 }
-// Its epilogue has neither: the implementation of other matrix units takes these products.
+// The implementation of other matrix units takes the products that it refuses.
 const char* wgmma_refusal(const Context& context, const GemmProduct& p) {
-  if (!p.epilogue.column_scale.empty()) return "it does not scale columns";
+  if (!p.epilogue.column_scale.empty() && p.has_row_groups()) {
+    return "it does not scale columns of rows with adapters of their own";
+  }
   if (p.has_row_groups() && !(is_row_shrink(p) && can_shrink_rows(p))) {
     return "it takes rows of several adapters only with their shrink, and if they are few";
   }

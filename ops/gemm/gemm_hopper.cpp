@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kMaxProblems = kMaxGemmGroup;
 constexpr std::size_t kProblemMaps = 5;
-constexpr std::uint32_t kTileRows = kWgmmaTileRows, kBoxRows = kWgmmaBoxRows;
+constexpr std::uint32_t kBoxRows = kWgmmaBoxRows;
 constexpr std::uint32_t kBoxSteps = 64;
 constexpr std::size_t kItems = 384;
 // Rasterisation group: tile rows walked column by column. Values from 4 to 32 differ by 2 to 4 %,
@@ -93,9 +93,9 @@ Bf16Rows bf16_rows_of(Batch& batch, const Tensor& t, const Tensor& given) {
 MappedMatrix first_factor(Batch& batch, const GemmProduct& p, const WgmmaTiles& tiles,
                           const Tensor& wide) {
   const LowRankTerm& term = p.low_rank();
-  if (is_row_shrink(p)) return {record_bf16_rows(batch, wide), kTileRows};
+  if (is_row_shrink(p)) return {record_bf16_rows(batch, wide), tiles.rows};
   if (p.has_shrink()) return {bf16_rows_of(batch, term.a, term.a_bf16), tiles.shrink};
-  return {record_bf16_rows(batch, term.s, term.scale), kTileRows};
+  return {record_bf16_rows(batch, term.s, term.scale), tiles.rows};
 }
 
 // x, w, s (or a) and u as the kernel reads them, and y as it is stored. x stands in for absent
@@ -103,7 +103,7 @@ MappedMatrix first_factor(Batch& batch, const GemmProduct& p, const WgmmaTiles& 
 std::array<MappedMatrix, kProblemMaps> operands_of(Batch& batch, const GemmProduct& p,
                                                    const WgmmaTiles& tiles, const Bf16Rows& rows,
                                                    const Tensor& wide) {
-  const MappedMatrix x{rows, kTileRows};
+  const MappedMatrix x{rows, tiles.rows};
   const std::uint32_t w_rows = p.backward ? kBoxRows : tiles.columns;
   std::array<MappedMatrix, kProblemMaps> of{
       x, {record_bf16_rows(batch, p.w, p.epilogue.scale), w_rows}, x, x, x};
@@ -132,6 +132,7 @@ std::vector<MappedMatrix> operands_of(Batch& batch, Problems problems, const Wgm
 Defines defines_of(Problems problems, const WgmmaTiles& tiles) {
   const GemmProduct& p = problems.front();
   Defines defines;
+  if (tiles.rows < kWgmmaTileRows) defines.set("TILE_ROWS", tiles.rows);
   defines.set("COLUMNS", tiles.columns).set("WIDTH", tiles.width()).set("STAGES", tiles.stages);
   defines.set("RANK_STEPS", rank_steps(p));
   if (problems.size() > 1) defines.set("PROBLEMS", problems.size());
@@ -145,13 +146,14 @@ Defines defines_of(Problems problems, const WgmmaTiles& tiles) {
   if (is_aligned(p)) defines.set("ALIGNED");
   if (!p.epilogue.residual.empty()) defines.set("ADDEND");
   if (!p.epilogue.bias.empty()) defines.set("BIAS");
+  if (!p.epilogue.column_scale.empty()) defines.set("COLUMN_SCALE");
   return defines;
 }
 
 // The partial sums of slices; empty if tiles have one slice.
 Tensor parts_of(Batch& batch, const WgmmaTiles& tiles) {
   if (tiles.slices == 1) return {};
-  return batch.temporary({tiles.count, tiles.slices, kTileRows, tiles.width()}, DType::f32,
+  return batch.temporary({tiles.count, tiles.slices, tiles.rows, tiles.width()}, DType::f32,
                          "gemm parts");
 }
 
@@ -173,6 +175,7 @@ TensorTable table_of(Batch& batch, Problems problems, const WgmmaTiles& tiles) {
   for (std::size_t i = 0; i < problems.size(); ++i) {
     const GemmProduct& p = problems[i];
     add({p.y, p.epilogue.bias, p.has_shrink() ? p.low_rank().s : Tensor()});
+    if (!p.epilogue.column_scale.empty()) add({p.epilogue.column_scale});
     if (!wide.empty()) add({p.low_rank().a_bf16, wide[i]});
   }
   return table;
@@ -270,7 +273,7 @@ WgmmaProgram gemm_wgmma_program_like(const WgmmaProgram& program,
                                      std::span<const GemmProduct> problems) {
   constexpr std::uint32_t kTestedSlices = 3;
   WgmmaTiles tiles = program.tiles;
-  tiles.count = wgmma_tile_count(u32(problems.front().rows()), columns_of(problems), tiles.columns);
+  tiles.count = wgmma_tile_count(tiles, u32(problems.front().rows()), columns_of(problems));
   tiles.slices = std::min({tiles.slices, kTestedSlices, boxes_of(problems)});
   if (tiles.row_shrink.groups > 0) tiles.row_shrink.slices = kTestedSlices;
   return {tiles, defines_of(problems, tiles).text()};

@@ -21,7 +21,9 @@ constexpr std::uint32_t kMaxSlices = 16;
 
 // The costs with those of a single row of tiles, if the product has no more.
 GemmWgmmaCosts costs_of_rows(GemmWgmmaCosts costs, const WgmmaSize& size) {
-  if (size.rows > kWgmmaTileRows || size.awaits_s) return costs;
+  if (size.rows > kWgmmaTileRows) return costs;
+  costs.min_columns = costs.few_rows_min_columns;
+  if (size.awaits_s) return costs;
   costs.tile_columns = costs.few_rows_tile_columns;
   costs.slice = costs.few_rows_slice;
   costs.slice_column = costs.few_rows_slice_column;
@@ -31,8 +33,10 @@ GemmWgmmaCosts costs_of_rows(GemmWgmmaCosts costs, const WgmmaSize& size) {
 // Tiles of this width with the fastest number of split-K slices that still run all at once.
 WgmmaTiles split_k_tiles(const WgmmaDevice& device, const WgmmaSize& size, std::uint32_t width) {
   const GemmWgmmaCosts costs = costs_of_rows(device.costs, size);
-  WgmmaTiles best{.columns = width, .shrink = size.shrink};
-  best.count = wgmma_tile_count(size.rows, size.columns, width);
+  const bool is_half = size.rows <= kWgmmaBoxRows;
+  WgmmaTiles best{
+      .rows = is_half ? kWgmmaBoxRows : kWgmmaTileRows, .columns = width, .shrink = size.shrink};
+  best.count = wgmma_tile_count(best, size.rows, size.columns);
   // Columns that are loaded with a box but not multiplied cost half as much.
   const auto held = static_cast<std::uint32_t>(round_up(width, kWgmmaBoxRows));
   const std::uint32_t idle = size.full_boxes ? (held - width) / 2 : 0;
@@ -55,11 +59,11 @@ WgmmaTiles split_k_tiles(const WgmmaDevice& device, const WgmmaSize& size, std::
 
 }  // namespace
 
-std::uint32_t wgmma_tile_count(std::uint32_t rows, std::span<const std::uint32_t> columns,
-                               std::uint32_t width) {
+std::uint32_t wgmma_tile_count(const WgmmaTiles& tiles, std::uint32_t rows,
+                               std::span<const std::uint32_t> columns) {
   std::uint32_t across = 0;
-  for (const std::uint32_t each : columns) across += divide_up(each, width);
-  return across * divide_up(rows, kWgmmaTileRows);
+  for (const std::uint32_t each : columns) across += divide_up(each, tiles.columns);
+  return across * divide_up(rows, tiles.rows);
 }
 
 std::uint32_t idle_units(const WgmmaTiles& tiles, std::uint32_t units) {
@@ -69,11 +73,11 @@ std::uint32_t idle_units(const WgmmaTiles& tiles, std::uint32_t units) {
 
 std::uint32_t WgmmaTiles::stage_bytes(bool full_boxes) const {
   const auto boxes = static_cast<std::uint32_t>(round_up(columns, kWgmmaBoxRows));
-  return kRowBytes * (kWgmmaTileRows + (full_boxes ? std::max(boxes, width()) : width()));
+  return kRowBytes * (rows + (full_boxes ? std::max(boxes, width()) : width()));
 }
 
 std::uint32_t WgmmaTiles::staged_bytes() const {
-  return kWgmmaTileRows * staged * std::uint32_t{sizeof(std::uint16_t)};
+  return rows * staged * std::uint32_t{sizeof(std::uint16_t)};
 }
 
 WgmmaTiles wgmma_tiles(const WgmmaDevice& device, const WgmmaSize& size) {

@@ -10,7 +10,8 @@
 
 namespace clora {
 
-// Rows of a tile, and of the boxes of an operand with K along its rows.
+// Rows of a tile, and of the boxes of an operand with K along its rows. Products of up to
+// kWgmmaBoxRows rows have tiles of as many: one warp group multiplies.
 inline constexpr std::uint32_t kWgmmaTileRows = 128, kWgmmaBoxRows = 64;
 // Ranks of one K step of an MMA, and of four: a box.
 inline constexpr std::uint32_t kWgmmaStepRanks = 16, kWgmmaBoxRanks = 64;
@@ -26,8 +27,10 @@ struct GemmWgmmaCosts {
   double slice = 0;          // filling one more ring and finding the last slice
   double slice_column = 0;   // storing or adding a slice, per column
   double max_slices = 0;     // with more, adding them up takes longer than they save
-  // tile_columns, slice and slice_column of a single row of tiles, whose groups wait for memory.
-  double few_rows_tile_columns = 0, few_rows_slice = 0, few_rows_slice_column = 0;
+  // min_columns, tile_columns, slice and slice_column of a single row of tiles, whose groups wait
+  // for memory.
+  double few_rows_min_columns = 0, few_rows_tile_columns = 0, few_rows_slice = 0,
+         few_rows_slice_column = 0;
 
   static void each(auto& costs, auto f) {
     f("tile_columns", costs.tile_columns);
@@ -37,6 +40,7 @@ struct GemmWgmmaCosts {
     f("slice", costs.slice);
     f("slice_column", costs.slice_column);
     f("max_slices", costs.max_slices);
+    f("few_rows_min_columns", costs.few_rows_min_columns);
     f("few_rows_tile_columns", costs.few_rows_tile_columns);
     f("few_rows_slice", costs.few_rows_slice);
     f("few_rows_slice_column", costs.few_rows_slice_column);
@@ -59,9 +63,10 @@ struct WgmmaSize {
   bool awaits_s = false;    // with a row shrink, which slices would end before
 };
 
-// Tiles of 128 rows and `columns` columns; their K extent may be split into slices, one work-group
-// each.
+// Tiles of `rows` rows and `columns` columns; their K extent may be split into slices, one
+// work-group each.
 struct WgmmaTiles {
+  std::uint32_t rows = kWgmmaTileRows;
   std::uint32_t columns = 256;
   std::uint32_t shrink = 0;
   std::uint32_t staged = 0;       // columns that are stored through shared memory
@@ -80,9 +85,9 @@ struct WgmmaTiles {
 // if that saves more than adding the slices costs.
 WgmmaTiles wgmma_tiles(const WgmmaDevice& device, const WgmmaSize& size);
 
-// Tiles of `width` columns of all problems.
-std::uint32_t wgmma_tile_count(std::uint32_t rows, std::span<const std::uint32_t> columns,
-                               std::uint32_t width);
+// Such tiles of all problems.
+std::uint32_t wgmma_tile_count(const WgmmaTiles& tiles, std::uint32_t rows,
+                               std::span<const std::uint32_t> columns);
 
 // Units that no wave of the tiles needs.
 std::uint32_t idle_units(const WgmmaTiles& tiles, std::uint32_t units);

@@ -167,6 +167,18 @@ bool matches(const Device& device, const std::string& selector) {
          lower(device.platform).find(selector) != std::string::npos;
 }
 
+// The device that "cpu:N" or "gpu:N" selects: the N-th of its kind, from 0. end() if there is none.
+std::vector<Device>::const_iterator find_of_kind(const std::vector<Device>& devices,
+                                                 std::string_view selector) {
+  if (!selector.starts_with("cpu:") && !selector.starts_with("gpu:")) return devices.end();
+  const auto number = parse_integer<int>(selector.substr(4));
+  const DeviceKind kind = selector.front() == 'c' ? DeviceKind::cpu : DeviceKind::gpu;
+  int before = 0;
+  return std::ranges::find_if(devices, [&](const Device& device) {
+    return number && device.kind == kind && before++ == *number;
+  });
+}
+
 std::string what_there_is(const std::vector<Device>& devices) {
   std::string text;
   for (const Device& device : devices) {
@@ -258,8 +270,11 @@ Device select_device(std::string_view selector) {
     return gpu == devices.end() ? devices.front() : *gpu;
   }
   const std::string wanted = lower(selector);
-  const auto found =
-      std::ranges::find_if(devices, [&](const Device& device) { return matches(device, wanted); });
+  auto found = find_of_kind(devices, wanted);
+  if (found == devices.end()) {
+    found = std::ranges::find_if(devices,
+                                 [&](const Device& device) { return matches(device, wanted); });
+  }
   if (found == devices.end()) {
     fail(ErrorCode::no_device, "device: no device matches '{}'; available devices: {}{}", selector,
          what_there_is(devices), drivers_that_do_not_load());

@@ -75,8 +75,8 @@ std::string_view name_of(IntegerDots dots);
 std::vector<Device> list_devices();
 
 // Returns the device that a selector names: "" (the first GPU, else the first device), an index,
-// "cpu", "gpu", or a case-insensitive part of a device's or platform's name. Errors: no_device,
-// with the available devices, or, if there are none, with the package that provides one.
+// "cpu", "gpu", "gpu:1" (the second GPU), or a case-insensitive part of a device's or platform's
+// name. Errors: no_device, with the available devices, or the package that provides one.
 Device select_device(std::string_view selector);
 
 // The properties of a caller's device.

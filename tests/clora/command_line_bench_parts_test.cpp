@@ -1,4 +1,7 @@
 // The parts of clora bench: reading results, verdicts, and the table.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include "clora/runtime/error.hpp"
 #include "tests/support/bench_results_by_hand.hpp"
 #include "tools/clora/bench/bench_table.hpp"

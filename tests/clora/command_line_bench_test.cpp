@@ -1,5 +1,8 @@
 // clora bench with a clora_bench that measures nothing: finding it, running it, interrupting it,
 // and showing its results.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <chrono>
 
 #include "tests/support/bench_results_by_hand.hpp"

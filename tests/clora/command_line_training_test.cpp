@@ -152,7 +152,7 @@ TEST_F(CommandLineTraining, ARunWithMomentsIn8BitsIsAnotherOneAndIsResumedFromIt
                                            at("b"), "--resume", at("a/checkpoint-3")});
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_TRUE(adapter_bytes("b") == adapter_bytes("a"));
-  const ProgramResult unknown = run_clora(training("c", {"--optimizer", "sgd"}));
+  const ProgramResult unknown = run_clora(training("c", {"--optimizer", "adagrad"}));
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_THAT(unknown.err, HasSubstr("adamw-8bit"));
 }

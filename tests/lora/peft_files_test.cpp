@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "clora/lora/safetensors.hpp"
 #include "tests/support/op_test.hpp"
@@ -254,7 +255,6 @@ TEST_F(PeftFolder, NamesATensorThatHoldsNotANumber) {
 TEST_F(PeftFolder, RefusesEveryKeyThatChangesTheProductByName) {
   for (const char* key : {R"("peft_type":"IA3")",
                           R"("task_type":"SEQ_CLS")",
-                          R"("use_dora":true)",
                           R"("bias":"lora_only")",
                           R"("fan_in_fan_out":true)",
                           R"("modules_to_save":["lm_head"])",
@@ -284,6 +284,80 @@ TEST_F(PeftFolder, RefusesEveryKeyThatChangesTheProductByName) {
                                HasSubstr("is not supported")))
         << key;
   }
+}
+
+// Files of DoRA.
+class DoraFiles : public testing::Test {
+ protected:
+  DoraFiles() {
+    const Adapter adapter(context(), kSites,
+                          {.rank = 2, .target_modules = {"q_proj", "down_proj"}, .use_dora = true});
+    const auto values =
+        test::random_values(static_cast<std::size_t>(adapter.parameters().elements()), 3);
+    context().write(adapter.parameters(), std::as_bytes(std::span(values)));
+    saved_ = values_of(adapter.magnitude(kSites[1].path));
+    save_adapter(adapter, folder_.path());
+  }
+  // Replaces the tensor of one magnitude, or removes it.
+  void replace(const std::string& name, std::optional<StoredTensor> by) {
+    const std::filesystem::path path = folder_ / "adapter_model.safetensors";
+    std::map<std::string, std::vector<std::byte>> bytes;
+    std::vector<StoredTensor> tensors;
+    {
+      const SafetensorsFile file = SafetensorsFile::open(path);
+      for (const std::string& each : file.names()) {
+        StoredTensor tensor = file.find(each).value();
+        bytes[each].assign(tensor.bytes.begin(), tensor.bytes.end());
+        tensor.bytes = bytes[each];
+        if (each != name) tensors.push_back(tensor);
+        if (each == name && by) tensors.push_back(*by);
+      }
+    }
+    write_safetensors(path, tensors, {{"format", "pt"}});
+  }
+  std::string error() {
+    return error_of([&] { (void)load_adapter(context(), folder_.path(), kSites); });
+  }
+
+  TemporaryFolder folder_;
+  std::vector<float> saved_;
+};
+const std::string kMagnitude =
+    "base_model.model.model.layers.0.mlp.down_proj.lora_magnitude_vector";
+
+TEST_F(DoraFiles, HoldMagnitudesUnderPeftsNameAndReadThemBack) {
+  const SafetensorsFile file = SafetensorsFile::open(folder_ / "adapter_model.safetensors");
+  ASSERT_TRUE(file.find(kMagnitude).has_value());
+  EXPECT_EQ(file.find(kMagnitude)->shape, (Shape{24}));
+  const auto config = nlohmann::json::parse(test::read_file(folder_ / "adapter_config.json"));
+  EXPECT_EQ(config.at("use_dora"), true);
+  const Adapter loaded = load_adapter(context(), folder_.path(), kSites);
+  EXPECT_TRUE(loaded.config().use_dora);
+  EXPECT_EQ(values_of(loaded.magnitude(kSites[1].path)), saved_);
+}
+
+TEST_F(DoraFiles, AreRefusedWithoutAMagnitudeOrWithOneOfAnotherShape) {
+  const std::vector<float> values(25, std::numeric_limits<float>::quiet_NaN());
+  const auto of = [&](Shape shape) {
+    return StoredTensor{
+        kMagnitude, DType::f32, shape,
+        std::as_bytes(std::span(values)).first(4 * static_cast<std::size_t>(shape.elements()))};
+  };
+  replace(kMagnitude, of({25}));
+  EXPECT_THAT(error(), HasSubstr(kMagnitude + "' must be [24] to fit the base model, got [25]"));
+  replace(kMagnitude, of({24, 1}));
+  EXPECT_THAT(error(), HasSubstr(kMagnitude + "' must be [24] to fit the base model, got [24, 1]"));
+  replace(kMagnitude, of({24}));
+  EXPECT_THAT(error(), HasSubstr(kMagnitude + "' contains nan at element 0"));
+  replace(kMagnitude, std::nullopt);
+  EXPECT_THAT(error(), HasSubstr(kMagnitude + "' is missing"));
+}
+
+TEST_F(DoraFiles, AreRefusedIfTheConfigurationDoesNotSayThatTheyHaveMagnitudes) {
+  write_text(folder_ / "adapter_config.json",
+             R"({"peft_type":"LORA","r":2,"target_modules":["q_proj","down_proj"]})");
+  EXPECT_THAT(error(), testing::AllOf(HasSubstr("lora_magnitude_vector' is not supported"),
+                                      HasSubstr("if use_dora is true")));
 }
 
 TEST_F(PeftFolder, TakesKeysThatChangeNothing) {
@@ -332,7 +406,7 @@ TEST(PeftFiles, RefuseUnsupportedFeaturesByName) {
     write_text(folder / "adapter_config.json", json);
     return error_of([&] { (void)load_adapter(context(), folder.path(), kSites); });
   };
-  EXPECT_THAT(message_for(R"({"r":4,"use_dora":true})"), HasSubstr("use_dora"));
+  EXPECT_THAT(message_for(R"({"r":4,"lora_bias":true})"), HasSubstr("lora_bias"));
   EXPECT_THAT(message_for(R"({"r":4,"peft_type":"IA3"})"), HasSubstr("IA3"));
   EXPECT_THAT(message_for(R"({"r":4,"modules_to_save":["lm_head"]})"),
               HasSubstr("modules_to_save"));

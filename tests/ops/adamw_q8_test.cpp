@@ -1,4 +1,4 @@
-#include "clora/ops/adamw_q8.hpp"
+#include "clora/ops/optimizers/adamw_q8.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -62,7 +62,7 @@ class AdamwQ8 : public test::OpTest {
   };
 
   void submit(Run& r, Batch& batch, const std::vector<float>& gradients,
-              const AdamwSettings& settings) {
+              const UpdateSettings& settings) {
     Run::write(context(), r.gradients, gradients);
     context().write(r.settings, std::as_bytes(std::span(&settings, 1)));
     batch.submit().wait();
@@ -70,7 +70,7 @@ class AdamwQ8 : public test::OpTest {
 
   // Runs one step on the device, and in the reference from the moments that the device has stored.
   void expect_step(Run& r, Batch& batch, const std::vector<float>& gradients,
-                   const AdamwSettings& settings) {
+                   const UpdateSettings& settings) {
     reference::AdamwState want = r.state();
     const double norm = reference::adamw(want, test::to_double(gradients), settings);
     submit(r, batch, gradients, settings);
@@ -109,7 +109,7 @@ class AdamwQ8 : public test::OpTest {
     // m = 1 and v = value^2, or m = value and v = 0 with an epsilon of 1.
     r.write_moment(context(), r.first, has_sign ? all : std::vector<std::uint8_t>(256, 127), 1);
     if (!has_sign) r.write_moment(context(), r.root, all, 1);
-    const AdamwSettings settings{
+    const UpdateSettings settings{
         .learning_rate = -1, .beta1 = 1, .beta2 = 1, .epsilon = has_sign ? 1.0F : 0.0F};
     Batch batch(context());
     record_adamw_q8(batch, r.tensors(), r.grad_norm.tensor());

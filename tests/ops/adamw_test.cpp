@@ -1,4 +1,4 @@
-#include "clora/ops/adamw.hpp"
+#include "clora/ops/optimizers/adamw.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -48,7 +48,7 @@ class Adamw : public test::OpTest {
 
   // Runs one step on the device and in the reference. Returns the reference's norm.
   double step(Run& r, Batch& batch, const std::vector<float>& gradients,
-              const AdamwSettings& settings) {
+              const UpdateSettings& settings) {
     context().write(r.gradients, std::as_bytes(std::span(gradients)));
     context().write(r.settings, std::as_bytes(std::span(&settings, 1)));
     batch.submit().wait();

@@ -7,13 +7,15 @@
 #include <array>
 #include <bit>
 
-#include "clora/ops/adamw.hpp"
-#include "clora/ops/adamw_q8.hpp"
 #include "clora/ops/attention/attention.hpp"
 #include "clora/ops/attention/rope_append.hpp"
 #include "clora/ops/gemm/gemm.hpp"
 #include "clora/ops/lora_linear/lora_linear.hpp"
 #include "clora/ops/loss/cross_entropy.hpp"
+#include "clora/ops/optimizers/adamw.hpp"
+#include "clora/ops/optimizers/adamw_q8.hpp"
+#include "clora/ops/optimizers/lion.hpp"
+#include "clora/ops/optimizers/sgd.hpp"
 #include "clora/ops/quant/quant.hpp"
 #include "clora/ops/rowwise/dropout.hpp"
 #include "clora/ops/rowwise/embedding.hpp"
@@ -118,6 +120,12 @@ void rope_and_append_to(DType cache, SelfTest& t) {
 const std::vector<std::int32_t> kIds{3, 0, 6, 5, 6};
 const std::vector<std::int32_t> kToken{7};
 
+MomentumTensors with_momentum(SelfTest& t) {
+  const auto words = std::bit_cast<std::array<float, 8>>(UpdateSettings{.learning_rate = 1});
+  return {t.changed(t.input({300})), t.changed(t.input({300})), t.input({300}),
+          t.input({8}, words)};
+}
+
 void head_loss(SelfTest& t) {
   const std::vector<std::int32_t> targets(40, 5);
   record_head_loss(t.batch(), t.output({40}), t.output({40, 64}),
@@ -148,17 +156,17 @@ Epilogue two_adapters(SelfTest& t, std::int64_t rows, std::int64_t columns) {
 
 // Rows of two adapters with their shrink, which is in the product's launch. The rounding errors of
 // other kernels are below the break's.
-void row_shrink(SelfTest& t) {
-  constexpr std::int64_t kRows = 40, kSteps = 256, kRank = 16;
+void row_shrink(SelfTest& t, std::int64_t steps) {
+  constexpr std::int64_t kRows = 40, kRank = 16;
   const std::array groups{RowGroup{0, 9, 1, 12}, RowGroup{11, kRows, 0}};
-  const Shape a{2, kRank, kSteps};
+  const Shape a{2, kRank, steps};
   LowRankTerm term{.s = t.changed(t.input({kRows, kRank}, 0.1F)),
                    .u = t.input({2, kRank, 80}),
                    .a = t.input(a),
                    .a_bf16 = t.input(a, 0.1F, DType::bf16)};
   term.row_groups = t.input({kRows, kRowGroupWords}, row_group_table(kRows, groups));
-  record_gemm(t.batch(), t.output({kRows, 80}), t.input({kRows, kSteps}, 0.1F, DType::bf16),
-              t.input({80, kSteps}, 0.1F), {.low_rank = term});
+  record_gemm(t.batch(), t.output({kRows, 80}), t.input({kRows, steps}, 0.1F, DType::bf16),
+              t.input({80, steps}, 0.1F), {.low_rank = term});
 }
 
 std::vector<Family> families() {
@@ -358,7 +366,12 @@ std::vector<Family> families() {
        kBf16Tolerance},
       {"gemm_wgmma",
        {"gemm_wgmma_row_shrink.clh", "own[8] = sums[2];", "own[8] = sums[0];"},
-       row_shrink,
+       [](SelfTest& t) { row_shrink(t, 256); },
+       Variant::wgmma,
+       kBf16Tolerance},
+      {"gemm_wgmma",
+       {"gemm_wgmma_epilogue.clh", "sums[4 * j] += of.x;", ""},
+       [](SelfTest& t) { row_shrink(t, 3072); },
        Variant::wgmma,
        kBf16Tolerance},
       {"gemm_wgmma",
@@ -548,19 +561,25 @@ std::vector<Family> families() {
         "for (; i + 16 <= count; i += 32)"},
        [](SelfTest& t) { record_sum(t.batch(), t.output({1}), t.input({99}), false); }},
       {"adamw",
-       {"adamw_cpu.cl"},
+       {"flat_update_cpu.clh"},
        [](SelfTest& t) {
-         const auto words = std::bit_cast<std::array<float, 8>>(AdamwSettings{.learning_rate = 1});
+         const auto words = std::bit_cast<std::array<float, 8>>(UpdateSettings{.learning_rate = 1});
          const std::vector<float> zeros(300);
          record_adamw(t.batch(),
                       {t.changed(t.input({300})), t.changed(t.input({300}, zeros)),
                        t.changed(t.input({300}, zeros)), t.input({300}), t.input({8}, words)},
                       t.output({1}));
        }},
+      {"lion",
+       {"flat_update_cpu.clh"},
+       [](SelfTest& t) { record_lion(t.batch(), with_momentum(t), t.output({1})); }},
+      {"sgd",
+       {"flat_update_cpu.clh"},
+       [](SelfTest& t) { record_sgd(t.batch(), with_momentum(t), Nesterov::yes, t.output({1})); }},
       {"adamw_q8",
        {"adamw_q8_cpu.cl"},
        [](SelfTest& t) {
-         const auto words = std::bit_cast<std::array<float, 8>>(AdamwSettings{.learning_rate = 1});
+         const auto words = std::bit_cast<std::array<float, 8>>(UpdateSettings{.learning_rate = 1});
          const auto moment = [&] {
            const std::vector<std::uint32_t> zeros(600 / 4);
            return QuantisedMoment{t.changed(t.input({600 / 4}, zeros).slice(0, {600}, DType::u8)),

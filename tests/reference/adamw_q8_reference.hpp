@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "clora/ops/adamw_q8.hpp"
+#include "clora/ops/optimizers/adamw_q8.hpp"
 
 namespace clora::reference {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "clora/ops/adamw.hpp"
+#include "clora/ops/optimizers/adamw.hpp"
 
 namespace clora::reference {
 
@@ -16,8 +16,8 @@ struct AdamwState {
 };
 
 // Settings of a step, from 1.
-inline AdamwSettings settings_of(int step, float clip_norm = 0) {
-  AdamwSettings settings{.learning_rate = 2e-2F, .weight_decay = 0.1F, .clip_norm = clip_norm};
+inline UpdateSettings settings_of(int step, float clip_norm = 0) {
+  UpdateSettings settings{.learning_rate = 2e-2F, .weight_decay = 0.1F, .clip_norm = clip_norm};
   settings.bias_correction1 = static_cast<float>(1 - std::pow(double{settings.beta1}, step));
   settings.bias_correction2 = static_cast<float>(1 - std::pow(double{settings.beta2}, step));
   return settings;
@@ -25,7 +25,7 @@ inline AdamwSettings settings_of(int step, float clip_norm = 0) {
 
 // One step; returns the norm before clipping. The settings keep their f32 values.
 inline double adamw(AdamwState& state, std::span<const double> gradients,
-                    const AdamwSettings& settings) {
+                    const UpdateSettings& settings) {
   double squares = 0;
   for (const double g : gradients) squares += g * g;
   const double norm = std::sqrt(squares);

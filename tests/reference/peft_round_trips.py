@@ -89,6 +89,11 @@ def cases():
     yield "default targets", dict(r=4, lora_alpha=7), "loaded"
     yield "dropout", dict(r=4, lora_alpha=7, lora_dropout=0.3, target_modules=QV), "loaded"
     yield "rslora", dict(r=4, lora_alpha=7, use_rslora=True, target_modules=ALL), "loaded"
+    for targets in (QV, ALL):
+        yield f"dora {targets}", dict(r=4, lora_alpha=7, use_dora=True, target_modules=targets,
+                                      lora_dropout=0.1), "loaded"
+    yield "dora, rslora", dict(r=4, lora_alpha=7, use_dora=True, use_rslora=True,
+                               target_modules=ALL), "loaded"
     for start in (False, "gaussian", "orthogonal", "eva"):
         yield f"init {start}", dict(r=4, init_lora_weights=start, target_modules=QV), "loaded"
     for kind, pattern in patterns():
@@ -122,7 +127,6 @@ def cases():
                                       exclude_modules=r".*(up|down)_proj"), "loaded"
     for start in ("pissa", "pissa_niter_2", "olora"):
         yield f"init {start}", dict(r=4, init_lora_weights=start, target_modules=QV), "refused"
-    yield "dora", dict(r=4, use_dora=True, target_modules=QV), "refused"
     yield "bias", dict(r=4, bias="all", target_modules=QV), "refused"
     yield "lora_bias", dict(r=4, lora_bias=True, target_modules=QV), "refused"
     yield "head", dict(r=4, target_modules=["q_proj", "lm_head"]), "refused"
@@ -158,7 +162,10 @@ def fill(model):
     generator = torch.Generator().manual_seed(3)
     for name, parameter in sorted(model.named_parameters()):
         if "lora_" in name:
-            parameter.data = torch.randn(parameter.shape, generator=generator) * 0.08
+            values = torch.randn(parameter.shape, generator=generator)
+            # Magnitudes are near the norms with which they begin.
+            is_magnitude = "lora_magnitude_vector" in name
+            parameter.data = parameter.data * (1 + 0.2 * values) if is_magnitude else 0.08 * values
 
 
 def logits_of(model):

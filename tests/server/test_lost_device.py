@@ -2,6 +2,7 @@
 reports the loss and ends in order."""
 import concurrent.futures
 import json
+import time
 
 import openai
 import pytest
@@ -20,15 +21,23 @@ def losing(files, tmp_path):
         yield server, file.touch
 
 
+def requests_at(server):
+    metrics = server.metrics()
+    return metrics["num_requests_running"] + metrics["num_requests_waiting"]
+
+
 def test_a_device_lost_in_a_step_is_reported_to_every_client(losing):
     server, lose = losing
     clients = [pressure.connect(server) for _ in range(12)]  # 8 of them run, 4 wait
-    for number, client in enumerate(clients):
-        client.sendall(pressure.stream_bytes(pressure.MODELS[number % 3]))
-    pressure.read_until(clients[0], b"data: ")
-    lose()
+    # All clients read from the start: one that waits to be read for 10 s would be cut.
     with concurrent.futures.ThreadPoolExecutor(12) as pool:
-        for data in pool.map(lambda client: pressure.read_until(client, b"device_lost"), clients):
+        read = [pool.submit(pressure.read_until, client, b"device_lost") for client in clients]
+        for number, client in enumerate(clients):
+            client.sendall(pressure.stream_bytes(pressure.MODELS[number % 3]))
+        while requests_at(server) < 9:
+            time.sleep(0.01)
+        lose()
+        for data in (each.result() for each in read):
             assert b"device_lost" in data, data[-700:]
     for client in clients:
         client.close()

@@ -1,11 +1,7 @@
-// Hand-written results of clora_bench, and checks of a page that shows them.
+// Hand-written results of clora_bench.
 #pragma once
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <string>
 #include <vector>
 
@@ -68,35 +64,6 @@ inline json many_rows() {
                      {"error_occurred", true},
                      {"error_message", "1 < 2 & \"so\" on"}});
   return file_of(entries);
-}
-
-// Expects that every element is closed, in order, and that the page holds only elements, text and
-// the five entities of XML.
-inline void expect_well_formed(const std::string& page) {
-  std::vector<std::string> open;
-  const std::regex tag("<(/?)([a-z][a-z0-9]*)((?: [a-zA-Z0-9-]+=\"[^\"<>]*\")*)(/?)>");
-  std::size_t end = page.find('\n') + 1;  // after the doctype
-  const auto expect_text = [](const std::string& text) {
-    EXPECT_EQ(text.find_first_of("<>"), std::string::npos) << text;
-    EXPECT_TRUE(std::regex_match(text, std::regex("([^&]|&(amp|lt|gt|quot);)*"))) << text;
-  };
-  for (std::sregex_iterator at(page.begin() + static_cast<std::ptrdiff_t>(end), page.end(), tag);
-       at != std::sregex_iterator(); ++at) {
-    const auto begin = page.size() - static_cast<std::size_t>(at->suffix().length()) -
-                       static_cast<std::size_t>(at->length());
-    if (open.empty() || open.back() != "style") expect_text(page.substr(end, begin - end));
-    end = begin + static_cast<std::size_t>(at->length());
-    const std::string name = (*at)[2];
-    if ((*at)[1] == "/") {
-      ASSERT_FALSE(open.empty()) << name;
-      EXPECT_EQ(open.back(), name);
-      open.pop_back();
-    } else if ((*at)[4] == "") {
-      open.push_back(name);
-    }
-  }
-  EXPECT_THAT(open, testing::SizeIs(0));
-  EXPECT_EQ(page.substr(end), "\n");
 }
 
 }  // namespace clora::test

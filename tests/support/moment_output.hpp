@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "clora/ops/adamw_q8.hpp"
+#include "clora/ops/optimizers/adamw_q8.hpp"
 #include "tests/reference/adamw_q8_reference.hpp"
 #include "tests/support/op_test.hpp"
 

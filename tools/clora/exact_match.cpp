@@ -7,11 +7,6 @@
 namespace clora {
 namespace {
 
-// The model may generate the same text in more tokens than the tokeniser would use.
-std::int64_t reply_limit(const Question& question) {
-  return static_cast<std::int64_t>(question.answer.size()) * 5 / 4 + 8;
-}
-
 std::string stripped(const std::string& text) {
   constexpr const char* kSpace = " \t\r\n\v\f";
   const std::size_t first = text.find_first_not_of(kSpace);
@@ -24,13 +19,6 @@ bool begins(const std::string& wanted, const std::string& so_far) {
   return wanted.starts_with(stripped(so_far));
 }
 
-// The prompt as text, without the beginning-of-text token.
-std::string prompt_text(const Question& question, const Tokenizer& tokenizer) {
-  std::span<const std::int32_t> ids = question.prompt;
-  if (tokenizer.bos() == ids.front()) ids = ids.subspan(1);
-  return stripped(tokenizer.decode(ids, {.keep_special = true}));
-}
-
 std::int64_t positions_for(const std::vector<Question>& questions) {
   std::int64_t most = 0;
   for (const Question& question : questions) {
@@ -41,6 +29,16 @@ std::int64_t positions_for(const std::vector<Question>& questions) {
 }
 
 }  // namespace
+
+std::int64_t reply_limit(const Question& question) {
+  return static_cast<std::int64_t>(question.answer.size()) * 5 / 4 + 8;
+}
+
+std::string prompt_text(const Question& question, const Tokenizer& tokenizer) {
+  std::span<const std::int32_t> ids = question.prompt;
+  if (tokenizer.bos() == ids.front()) ids = ids.subspan(1);
+  return stripped(tokenizer.decode(ids, {.keep_special = true}));
+}
 
 std::vector<Question> questions_of(const Records& records) {
   std::vector<Question> questions;

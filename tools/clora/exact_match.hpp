@@ -22,6 +22,12 @@ struct Question {
 // The questions of the records that have a prompt; a {"text"} record has none. Pure.
 std::vector<Question> questions_of(const Records& records);
 
+// The number of tokens that a reply may have: a quarter more than the reference, since the model
+// may generate the same text in more tokens than the tokeniser would use.
+std::int64_t reply_limit(const Question& question);
+// The prompt as text, without the beginning-of-text token and white space at both ends.
+std::string prompt_text(const Question& question, const Tokenizer& tokenizer);
+
 struct Answer {
   std::string prompt, wanted, got;  // wanted and got are stripped of white space at both ends
   bool exact() const { return wanted == got; }

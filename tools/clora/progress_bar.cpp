@@ -1,13 +1,12 @@
 #include "tools/clora/progress_bar.hpp"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 
 #include "runtime/elapsed.hpp"
 #include "tools/command_line/printable.hpp"
+#include "tools/command_line/terminal_block.hpp"
 #include "tools/command_line/terminal_line.hpp"
 
 namespace clora {
@@ -17,26 +16,12 @@ constexpr std::int64_t kPlainLines = 20;
 constexpr double kPlainSeconds = 10;
 constexpr double kRedrawSeconds = 0.1;
 
-std::size_t columns_of(std::FILE* stream) {
-  winsize size{};
-  const bool known = ::ioctl(::fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : 80;
-}
-
 std::string bar_of(std::int64_t done, std::int64_t total, std::size_t width) {
   const auto full = static_cast<std::size_t>(done * static_cast<std::int64_t>(width) / total);
   std::string bar(std::min(full, width), '=');
   if (bar.size() < width) bar += '>';
   bar.resize(width, ' ');
   return bar;
-}
-
-// The stream to draw the bar on; nullptr if there is no terminal.
-std::FILE* terminal_of(const Output& output) {
-  for (std::FILE* stream : {output.people(), stderr}) {
-    if (::isatty(::fileno(stream)) == 1) return stream;
-  }
-  return nullptr;
 }
 
 void put(std::FILE* stream, const std::string& text) {
@@ -54,7 +39,7 @@ ProgressBar::ProgressBar(Output& output, std::string_view unit, std::int64_t tot
       total_(std::max<std::int64_t>(total, 1)),
       begin_(done),
       last_line_(done),
-      terminal_(terminal_of(output)) {}
+      terminal_(terminal_for(output)) {}
 
 double ProgressBar::seconds_left(std::int64_t done) const {
   const auto completed = static_cast<double>(std::max<std::int64_t>(done - begin_, 1));
@@ -85,7 +70,7 @@ void ProgressBar::update(std::int64_t done, std::string_view figures) {
 void ProgressBar::draw(std::int64_t done, std::string_view figures, std::string_view left) {
   const std::string counts = fmt::format("{}/{}", done, total_);
   const std::string tail = fmt::format("  {}  {} left", figures, left);
-  const std::size_t columns = columns_of(terminal_);
+  const std::size_t columns = terminal_size(terminal_).columns;
   const std::size_t used = counts.size() + tail.size() + 5;
   const std::size_t width = columns > used + 8 ? std::min<std::size_t>(columns - used, 30) : 8;
   std::string text = fmt::format("{} [{}]{}", counts, bar_of(done, total_, width), tail);

@@ -15,8 +15,8 @@ void add_device_selector(CLI::App& command, std::string& device, const std::stri
   command
       .add_option(
           "--device", device,
-          "OpenCL device: index, part of its name, cpu or gpu (default: the first GPU, else "
-          "the first device)")
+          "OpenCL device: index, part of its name, cpu, gpu or gpu:N from gpu:0 on (default: the "
+          "first GPU, else the first device)")
       ->type_name("DEVICE")
       ->envname("CLORA_DEVICE")
       ->group(group);

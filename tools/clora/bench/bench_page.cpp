@@ -6,59 +6,32 @@
 #include <span>
 
 #include "tools/clora/bench/bench_charts.hpp"
+#include "tools/clora/report/html_page.hpp"
 #include "tools/command_line/markup.hpp"
 
 namespace clora {
 namespace {
 
-constexpr const char* kHead = R"(<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8"/>
-<meta name="viewport" content="width=device-width, initial-scale=1"/>
-<meta name="color-scheme" content="light dark"/>
-<title>clora bench</title>
-<style>
-:root { --page: #fff; --ink: #1d2330; --soft: #5b6475; --line: #d9dee7; --card: #f5f7fa;
-  --fused: #2b6cd4; --unfused: #d9822b; --library: #8a93a3; --faster: #2e9457; --slower: #cf4a3c }
+constexpr const char* kStyle = R"(:root { --fused: #2b6cd4; --unfused: #d9822b;
+  --library: #8a93a3; --faster: #2e9457; --slower: #cf4a3c }
 @media (prefers-color-scheme: dark) {
-  :root { --page: #14171d; --ink: #e4e8ef; --soft: #9aa4b5; --line: #323946; --card: #1d222b;
-    --fused: #6ea5f7; --unfused: #eda75c; --library: #7d8797; --faster: #5cc489; --slower: #f08072 }
+  :root { --fused: #6ea5f7; --unfused: #eda75c; --library: #7d8797; --faster: #5cc489;
+    --slower: #f08072 }
 }
-body { margin: 0 auto; max-width: 1020px; padding: 28px 20px 60px; background: var(--page);
-  color: var(--ink); font: 15px/1.5 system-ui, sans-serif }
-h1 { font-size: 26px; margin: 0 0 4px } h2 { font-size: 18px; margin: 34px 0 6px }
-p, nav { color: var(--soft); margin: 4px 0 } nav a { color: var(--fused); margin-right: 12px }
-.tiles { display: flex; flex-wrap: wrap; gap: 10px; margin: 18px 0 }
-.tile { background: var(--card); border-radius: 8px; padding: 10px 16px }
-.tile b { display: block; font-size: 19px; font-weight: 600 }
-.tile span { color: var(--soft); font-size: 13px }
 .key i { display: inline-block; width: 12px; height: 12px; border-radius: 2px; margin: 0 5px 0 14px }
-.warning { color: var(--slower) }
-svg { display: block; width: 100%; height: auto }
-svg text { font: 12px system-ui, sans-serif; fill: var(--ink) }
 svg .name { font-family: ui-monospace, monospace; font-size: 11.5px }
 svg .mark { fill: var(--soft); font-size: 11px }
-.grid { stroke: var(--line) } .whisker { stroke: var(--ink); stroke-width: 1; fill: none; opacity: .7 }
+.whisker { stroke: var(--ink); stroke-width: 1; fill: none; opacity: .7 }
 .fused { fill: var(--fused); background: var(--fused) }
 .unfused { fill: var(--unfused); background: var(--unfused) }
 .library { fill: var(--library); background: var(--library) }
 .faster { fill: var(--faster) } .slower { fill: var(--slower) }
-details { margin: 4px 0 } summary { color: var(--soft); cursor: pointer; font-size: 13px }
-.scroll { overflow-x: auto }
-table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums }
-th, td { text-align: right; padding: 2px 12px 2px 0; border-bottom: 1px solid var(--line) }
-th:first-child, td:first-child, td:last-child { text-align: left }
+td:last-child { text-align: left }
 td:first-child { font-family: ui-monospace, monospace; font-size: 12px }
-</style>
-</head>
-<body>
 )";
 
 std::string tile(const std::string& number, std::string_view unit, std::string_view what) {
-  if (number.empty()) return {};
-  return fmt::format("<div class=\"tile\"><b>{} {}</b><span>{}</span></div>\n",
-                     html_escaped(number), unit, what);
+  return number.empty() ? std::string() : html_tile(fmt::format("{} {}", number, unit), what);
 }
 
 std::string machine_part(const BenchResults& results) {
@@ -166,8 +139,8 @@ std::string gains_part(const BenchResults& results) {
 
 std::string bench_page(const BenchPage& page) {
   const auto ops = by_op(page.results);
-  std::string text = kHead + machine_part(page.results) + comparison_part(page) + contents(ops) +
-                     gains_part(page.results);
+  std::string text = html_page_head("clora bench", kStyle) + machine_part(page.results) +
+                     comparison_part(page) + contents(ops) + gains_part(page.results);
   for (const auto& rows : ops) {
     text += fmt::format("<h2 id=\"{}\">{}</h2>\n", anchor(rows.front().op),
                         html_escaped(rows.front().op));

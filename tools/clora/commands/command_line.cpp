@@ -21,6 +21,7 @@ Exit codes: 0 success, 2 usage error, 1 any other error.)";
 void add_all_commands(CLI::App& program, Action& action) {
   add_train_command(program, action);
   add_sweep_command(program, action);
+  add_compare_command(program, action);
   add_plan_command(program, action);
   add_eval_command(program, action);
   add_data_command(program, action);
@@ -30,6 +31,7 @@ void add_all_commands(CLI::App& program, Action& action) {
   add_serve_command(program, action);
   add_tokenize_command(program, action);
   add_fuse_command(program, action);
+  add_adapters_command(program, action);
   add_devices_command(program, action);
   add_doctor_command(program, action);
   add_info_command(program, action);

@@ -12,6 +12,7 @@ void add_all_commands(CLI::App& program, Action& action);
 
 void add_train_command(CLI::App& program, Action& action);
 void add_sweep_command(CLI::App& program, Action& action);
+void add_compare_command(CLI::App& program, Action& action);
 void add_plan_command(CLI::App& program, Action& action);
 void add_eval_command(CLI::App& program, Action& action);
 void add_data_command(CLI::App& program, Action& action);
@@ -21,6 +22,7 @@ void add_chat_command(CLI::App& program, Action& action);
 void add_serve_command(CLI::App& program, Action& action);
 void add_tokenize_command(CLI::App& program, Action& action);
 void add_fuse_command(CLI::App& program, Action& action);
+void add_adapters_command(CLI::App& program, Action& action);
 void add_devices_command(CLI::App& program, Action& action);
 void add_doctor_command(CLI::App& program, Action& action);
 void add_info_command(CLI::App& program, Action& action);

@@ -3,6 +3,7 @@
 
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/common_options.hpp"
+#include "tools/clora/training/mpi_ranks.hpp"
 #include "tools/clora/used_device_checks.hpp"
 #include "tools/command_line/health/machine_checks.hpp"
 
@@ -16,11 +17,20 @@ constexpr const char* kExamples = R"(Examples:
 Checks drivers, devices, permissions, memory, caches and the environment. It measures nothing.
 )";
 
+// MPI is optional: a program without it is no worse on one host.
+HealthFindings check_mpi() {
+  const std::string mpi = built_in_mpi();
+  if (!mpi.empty()) return {{Health::good, mpi + ", for training with mpirun"}};
+  return {{Health::good, "built without MPI: training uses the devices of one host",
+           "for several hosts: install libopenmpi-dev and build again"}};
+}
+
 int doctor(const CommonOptions& options) {
   Output output(options.output);
   const std::vector<Device> devices = devices_to_check();
   HealthFindings findings = check_machine(devices);
   if (!devices.empty()) append(findings, check_used_device(devices, options.device));
+  append(findings, check_mpi());
   return report_health(findings, output);
 }
 

@@ -184,8 +184,9 @@ int show_adapter(const std::filesystem::path& folder, Output& output) {
     output.detail("  {:<5} [{}] {}", entry.type_name, fmt::join(entry.dimensions, ", "),
                   entry.name);
   }
-  output.result("LoRA adapter, rank {}, alpha {:g}, dropout {:g}{}", config.rank, config.alpha,
-                config.dropout, config.rank_stabilised ? ", rank-stabilised" : "");
+  output.result("{} adapter, rank {}, alpha {:g}, dropout {:g}{}",
+                config.use_dora ? "DoRA" : "LoRA", config.rank, config.alpha, config.dropout,
+                config.rank_stabilised ? ", rank-stabilised" : "");
   output.result("of {}", config.base_model.empty() ? "an unnamed model" : config.base_model);
   output.result("modules {}", fmt::join(config.target_modules, ", "));
   print(output, sums);
@@ -194,6 +195,7 @@ int show_adapter(const std::filesystem::path& folder, Output& output) {
                  {"alpha", config.alpha},
                  {"dropout", config.dropout},
                  {"rank_stabilised", config.rank_stabilised},
+                 {"use_dora", config.use_dora},
                  {"target_modules", config.target_modules},
                  {"base_model", config.base_model},
                  {"parameters", elements_of(sums)},

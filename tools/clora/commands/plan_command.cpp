@@ -7,7 +7,7 @@
 #include "runtime/fail.hpp"
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/common_options.hpp"
-#include "tools/clora/training/optimizer_option.hpp"
+#include "tools/clora/training/optimizer_options.hpp"
 #include "tools/clora/training/training_adapter.hpp"
 #include "tools/command_line/number_options.hpp"
 
@@ -31,7 +31,7 @@ constexpr double kShareOnCpus = 0.85, kShareOnOthers = 0.6;
 struct Options {
   CommonOptions common;
   TrainingAdapterOptions adapter;
-  OptimizerOption optimizer;
+  OptimizerOptions optimizer;
   std::int64_t max_seq_length = 0;
   std::int64_t batch_size = 1;
   bool longest = false;
@@ -51,7 +51,7 @@ PlannedRun planned_run(const Options& options, const WeightFiles& files) {
                 return make_adapter(options.adapter, context, model, options.common.model,
                                     options.common.seed);
               },
-          .trainer = {.moments = options.optimizer.moments()},
+          .trainer = {.optimizer = options.optimizer.config()},
           .peaks = peaks};
 }
 
@@ -126,7 +126,7 @@ void add_plan_command(CLI::App& program, Action& action) {
       ->add_flag("--longest", options->longest,
                  "Also show the longest single record that each policy can train")
       ->group("Training");
-  add_optimizer_option(*command, options->optimizer, "Training");
+  add_optimizer_options(*command, options->optimizer, "Training");
   add_training_adapter_options(*command, options->adapter);
   add_run_options(*command, options->common);
   add_memory_option(*command, options->common);

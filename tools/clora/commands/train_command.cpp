@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "clora/model/training/training_run.hpp"
+#include "clora/model/transformer/column_scales.hpp"
 #include "runtime/fail.hpp"
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/data_options.hpp"
@@ -13,6 +14,8 @@
 #include "tools/clora/training/evaluation_options.hpp"
 #include "tools/clora/training/find_rate.hpp"
 #include "tools/clora/training/memory_options.hpp"
+#include "tools/clora/training/report_options.hpp"
+#include "tools/clora/training/run_devices.hpp"
 #include "tools/clora/training/run_evaluation.hpp"
 #include "tools/clora/training/run_folder.hpp"
 #include "tools/clora/training/run_options.hpp"
@@ -29,6 +32,8 @@ constexpr const char* kFooter = R"(Examples:
   clora train --model MODEL --data chats.jsonl --data rare.jsonl=3 --data common.jsonl.zst=0.5 ...
   clora train --config my-adapter/run.toml --resume my-adapter
   clora train --model MODEL.gguf --data FOLDER --find-lr
+  clora train --device gpu:0,gpu:1 --model MODEL --data FOLDER --adapter-out out
+  mpirun -n 2 clora train --model MODEL --data FOLDER --adapter-out out
   clora train --model all-MiniLM-L6-v2 --task embedding --data pairs --adapter-out out --batch-size 32
 Records, one JSON object per line or in one JSON array, also compressed (gzip, zstd): {"text": ...},
 {"prompt": ..., "completion": ...} (loss on the completion), {"messages": [{"role": ..., "content":
@@ -40,8 +45,10 @@ micro-batch (the multiple negatives ranking loss of sentence-transformers; the l
 A folder contains train.jsonl and optionally valid.jsonl, for evaluation; of an embedding model by
 recall@1, 5 and 10, or by Spearman's correlation for {"sentence1", "sentence2", "score"}.
 Units: lengths in tokens, losses in nats per token, times in seconds, speed in tokens per second.
-Next to the adapter (PEFT format) are run.toml (these options), log.jsonl (the events) and loss.svg
-(the loss curve). Ctrl-C finishes the step and saves; a second Ctrl-C stops immediately.
+Next to the adapter (PEFT format) are run.toml (these options), log.jsonl (the events), loss.svg
+(the loss curve) and, with --report, report.html; 'clora compare' compares runs. Ctrl-C finishes the
+step and saves; a second Ctrl-C stops immediately. On N devices (--device A,B or mpirun) each
+computes --grad-accumulation micro-batches of a step, as one device with N times as many would.
 --resume continues with the same settings, data and model; --steps may differ if the learning rates
 so far stay the same. --save-every also saves a checkpoint at the end, to extend the run from.)";
 
@@ -54,6 +61,7 @@ struct Options {
   EvaluationOptions evaluation;
   TrainingAdapterOptions adapter;
   MemoryOptions memory;
+  ReportOptions report;
   std::string effective;  // the text of run.toml
 };
 
@@ -149,11 +157,13 @@ TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& 
                        const Interrupt& interrupt, Output& output) {
   const TrainingRunConfig config = run_config(options, inputs.loaded.model().config());
   const Records* valid = inputs.data.valid ? &*inputs.data.valid : nullptr;
-  TrainingReport report(output, inputs.loaded, options.common.model, folder, options.effective);
+  TrainingReport report(output, inputs.loaded, options.common.model, folder, options.effective,
+                        options.report);
   report.score_by([&] {
     return inputs.evaluation.scores(inputs.loaded, inputs.adapter, inputs.text, interrupt, output);
   });
   report.start(inputs.adapter, inputs.data.train, valid, config, json_of(inputs.data));
+  if (valid != nullptr && !options.task.embeds()) report.show_replies(inputs.text, *valid);
   const TrainingSummary summary =
       run_training(inputs.loaded.model(), inputs.adapter, inputs.data.train, valid, config,
                    folder.checkpoint(), report.callbacks(interrupt));
@@ -183,12 +193,88 @@ TrainingSummary run_in_its_folder(RunFolder& folder, const Options& options, con
   }
 }
 
-int train(Options options) {
-  Output output(options.common.output);
-  std::optional<RunFolder> folder;
-  if (!options.find_rate.searches()) {
-    folder.emplace(options.run.adapter_out, options.run.resume, options.run.overwrite);
+// The options of a rank with its device.
+Options options_on(const RunDevice& device, Communicator* ranks, Options options) {
+  options.common.device = device.selector;
+  if (options.common.memory_bytes == 0) options.common.memory_bytes = device.memory_bytes;
+  options.run.settings.ranks = ranks;
+  return options;
+}
+
+// Rank 0: writes the folder and the report.
+TrainingSummary lead(Options options, RunFolder& folder, const DataSet& data, const ModelText& text,
+                     const RunEvaluation& evaluation, Output& output) {
+  Communicator* const ranks = options.run.settings.ranks;
+  if (ranks != nullptr) (void)ranks->all_gather(folder.checkpoint().string());
+  plan_memory(options, data, output);
+  LoadedModel loaded(options.common, output, options.data.max_seq_length);
+  Adapter adapter = make_adapter(options.adapter, loaded.context(), loaded.model().config(),
+                                 options.common.model, options.common.seed);
+  if (options.adapter.init.empty()) initialise_magnitudes(loaded.model(), adapter);
+  if (!folder.checkpoint().empty()) {  // checked before anything in the folder changes
+    (void)check_resume(folder.checkpoint(), loaded.model(), adapter, data.train,
+                       run_config(options, loaded.model().config()));
   }
+  const TrainingSummary summary =
+      run_in_its_folder(folder, options, {loaded, adapter, data, text, evaluation}, output);
+  loaded.show_inside();
+  return summary;
+}
+
+// Searches a learning rate with the adapter and the data of the run, and throws the adapter away.
+int search(Options options, const DataSet& data, Output& output) {
+  plan_memory(options, data, output);
+  LoadedModel loaded(options.common, output, options.data.max_seq_length);
+  Adapter adapter = make_adapter(options.adapter, loaded.context(), loaded.model().config(),
+                                 options.common.model, options.common.seed);
+  if (options.adapter.init.empty()) initialise_magnitudes(loaded.model(), adapter);
+  const int code =
+      find_rate(options.find_rate, loaded.model(), adapter, data.train,
+                run_config(options, loaded.model().config()), options.common.model, output);
+  loaded.show_inside();
+  return code;
+}
+
+// Any other rank: computes and writes nothing. should_stop: for processes, which get signals.
+void follow(Options options, const DataSet& data, const std::function<bool()>& should_stop) {
+  const std::string checkpoint = options.run.settings.ranks->all_gather("").front();
+  options.common.output.quiet = true;
+  options.common.trace = nullptr;
+  options.common.profile.clear();
+  Output output(options.common.output);
+  plan_memory(options, data, output);
+  Context context(context_config(options.common));
+  require_precision(options.common, context.device());
+  const WeightFiles files = WeightFiles::open(options.common.model);
+  LanguageModel model(context, files, {.context_length = options.data.max_seq_length});
+  Adapter adapter = make_adapter(options.adapter, context, model.config(), options.common.model,
+                                 options.common.seed);
+  if (options.adapter.init.empty()) initialise_magnitudes(model, adapter);
+  run_training(model, adapter, data.train, data.valid ? &*data.valid : nullptr,
+               run_config(options, model.config()), checkpoint, {.should_stop = should_stop});
+}
+
+// A rank in a process of its own: a signal stops all ranks after the step.
+void follow_in_process(const Options& options, const DataSet& data) {
+  const Interrupt interrupt("");
+  follow(options, data, [&] { return interrupt.requested(); });
+}
+
+int train(Options options) {
+  RunDevices devices(options.common.device);
+  options.run.settings.grad_accumulation *= devices.count();
+  require(!options.find_rate.searches() || devices.count() == 1,
+          "train: --find-lr searches on one device, got {}; name one by --device", devices.count());
+  std::optional<RunFolder> folder;
+  if (options.find_rate.searches()) {
+    options.run.adapter_out.clear();  // nothing is saved
+  } else if (devices.has_first()) {
+    folder.emplace(options.run.adapter_out, options.run.resume, options.run.overwrite);
+  } else {
+    options.common.output.quiet = true;
+    options.common.output.json = false;
+  }
+  Output output(options.common.output);
   const ModelText text(options.common.model, options.data.chat_template);
   const DataSet data = [&] {
     const TraceSpan span(options.common.trace.get(), "read and tokenise records");
@@ -203,22 +289,22 @@ int train(Options options) {
           "train: exact match, choices and --eval-command are for --task text");
   const RunEvaluation evaluation(options.evaluation, data.choices,
                                  data.valid ? &*data.valid : nullptr);
+  check_report_options(options.report, data.valid.has_value());
   if (options.task.embeds()) options.adapter.config.task_type = kFeatureExtraction;
-  plan_memory(options, data, output);
-  LoadedModel loaded(options.common, output, options.data.max_seq_length);
-  Adapter adapter = make_adapter(options.adapter, loaded.context(), loaded.model().config(),
-                                 options.common.model, options.common.seed);
-  const TrainingRunConfig config = run_config(options, loaded.model().config());
-  if (!folder) {
-    return find_rate(options.find_rate, loaded.model(), adapter, data.train, config,
-                     options.common.model, output);
-  }
-  if (!folder->checkpoint().empty()) {  // checked before anything in the folder changes
-    (void)check_resume(folder->checkpoint(), loaded.model(), adapter, data.train, config);
-  }
-  const TrainingSummary summary =
-      run_in_its_folder(*folder, options, {loaded, adapter, data, text, evaluation}, output);
-  loaded.show_inside();
+  if (options.find_rate.searches()) return search(options, data, output);
+  TrainingSummary summary;
+  devices.run(
+      [&](const RunDevice& device, Communicator* ranks) {
+        summary = lead(options_on(device, ranks, options), *folder, data, text, evaluation, output);
+      },
+      [&](const RunDevice& device, Communicator* ranks) {
+        const Options own = options_on(device, ranks, options);
+        if (folder) {
+          follow(own, data, {});
+        } else {
+          follow_in_process(own, data);
+        }
+      });
   return summary.stopped ? 1 : 0;
 }
 
@@ -238,12 +324,15 @@ void add_train_command(CLI::App& program, Action& action) {
   add_upkeep_options(*command, options->run, "Training");
   add_find_rate_option(*command, options->find_rate);
   add_evaluation_options(*command, options->evaluation);
+  add_report_options(*command, options->report);
   add_memory_policy_options(*command, options->memory);
+  add_device_shares_option(*command, options->run.settings, "Training");
   add_run_options(*command, options->common);
   add_memory_option(*command, options->common);
   command->footer(kFooter);
   command->callback([options, command, &action] {
     options->adapter.note_given(*command);
+    note_given(*command, options->report);
     std::vector<std::string> left_out = options->adapter.left_out_of_configuration();
     left_out.insert(left_out.end(), {"help", "config", "resume", "overwrite", "find-lr", "json",
                                      "quiet", "verbose", "profile", "trace"});

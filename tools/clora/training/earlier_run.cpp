@@ -16,7 +16,13 @@ constexpr std::string_view kCheckpoint = "checkpoint-";
 constexpr const char* kAdapter = "adapter_config.json";  // written last
 // A move that is under way in either direction: every file in it belongs to the folder above.
 constexpr const char* kHalfMoved = ".earlier-run.partial";
-constexpr std::array kRunFiles{"run.toml", "log.jsonl", "loss.svg", "adapter_model.safetensors",
+constexpr std::array kRunFiles{"run.toml",
+                               "log.jsonl",
+                               "loss.svg",
+                               "report.html",
+                               "tensorboard",
+                               "ema",
+                               "adapter_model.safetensors",
                                kAdapter};
 
 void require_done(const std::error_code& error, const fs::path& path) {

@@ -35,45 +35,32 @@ struct Frame {  // maps values to the chart
   }
 };
 
-std::vector<LossPoint> finite(const std::vector<LossPoint>& points) {
-  std::vector<LossPoint> kept;
+SeriesPoints finite(const SeriesPoints& points) {
+  SeriesPoints kept;
   std::ranges::copy_if(points, std::back_inserter(kept),
-                       [](const LossPoint& point) { return std::isfinite(point.loss); });
+                       [](const SeriesPoint& point) { return std::isfinite(point.value); });
   return kept;
 }
 
 Frame frame_of(const LossCurve& curve) {
   Frame frame{0, 1, 0, 0};
   for (const auto* points : {&curve.train, &curve.valid}) {
-    for (const LossPoint& point : *points) {
+    for (const SeriesPoint& point : *points) {
       frame.last_step = std::max(frame.last_step, static_cast<double>(point.step));
-      frame.high = std::max(frame.high, point.loss);
+      frame.high = std::max(frame.high, point.value);
     }
   }
   frame.high = frame.high > 0 ? frame.high * 1.05 : 1;
   return frame;
 }
 
-std::string polyline(const std::vector<LossPoint>& points, const Frame& frame, const char* style) {
+std::string polyline(const SeriesPoints& points, const Frame& frame, const char* style) {
   std::string places;
-  for (const LossPoint& point : points) {
+  for (const SeriesPoint& point : points) {
     places += fmt::format("{:.1f},{:.1f} ", frame.x(static_cast<double>(point.step)),
-                          frame.y(point.loss));
+                          frame.y(point.value));
   }
   return svg_element("polyline", {{"class", style}, {"points", places}}) + "\n";
-}
-
-// The running mean over a twenty-fifth of the points, centred on each point to avoid a lag.
-std::vector<LossPoint> smoothed(const std::vector<LossPoint>& points) {
-  const std::size_t reach = points.size() / 50;
-  std::vector<LossPoint> means = points;
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    const std::size_t near = std::min({reach, i, points.size() - 1 - i});
-    double sum = 0;
-    for (std::size_t j = i - near; j <= i + near; ++j) sum += points[j].loss;
-    means[i].loss = sum / static_cast<double>(2 * near + 1);
-  }
-  return means;
 }
 
 std::string loss_marks(const Frame& frame) {
@@ -114,19 +101,19 @@ std::string axes(const Frame& frame) {
          "\n";
 }
 
-std::string legend(std::string_view name, const LossPoint& last, double y) {
+std::string legend(std::string_view name, const SeriesPoint& last, double y) {
   return svg_text({{"x", kLegend + 32}, {"y", y}},
-                  fmt::format("{}, {:.3g} at the end", name, last.loss)) +
+                  fmt::format("{}, {:.3g} at the end", name, last.value)) +
          "\n";
 }
 
-std::string train_part(const std::vector<LossPoint>& train, const Frame& frame) {
+std::string train_part(const SeriesPoints& train, const Frame& frame) {
   if (train.empty()) return {};
   std::string text;
   if (train.size() < kMeanFrom) {
     text = polyline(train, frame, "train");
   } else {
-    text = polyline(train, frame, "train faint") + polyline(smoothed(train), frame, "train");
+    text = polyline(train, frame, "train faint") + polyline(running_mean(train), frame, "train");
   }
   const std::string sample = fmt::format("M{} 66h24", kLegend);
   return text + svg_element("path", {{"class", "train"}, {"d", sample}}) +
@@ -138,35 +125,17 @@ std::string disc(const Coordinate& x, const Coordinate& y) {
   return svg_element("circle", {{"class", "valid"}, {"cx", x}, {"cy", y}, {"r", 4}});
 }
 
-std::string valid_part(const std::vector<LossPoint>& valid, const Frame& frame) {
+std::string valid_part(const SeriesPoints& valid, const Frame& frame) {
   if (valid.empty()) return {};
   std::string text = polyline(valid, frame, "link");
-  for (const LossPoint& point : valid) {
-    const double x = frame.x(static_cast<double>(point.step)), y = frame.y(point.loss);
+  for (const SeriesPoint& point : valid) {
+    const double x = frame.x(static_cast<double>(point.step)), y = frame.y(point.value);
     text += disc(svg_tenths(x), svg_tenths(y)) + "\n";
   }
   return text + disc(kLegend + 12, 88.0) + legend("held out", valid.back(), 92);
 }
 
 }  // namespace
-
-std::vector<double> axis_marks(double low, double high, int wanted) {
-  const double rough = (high - low) / wanted;
-  const double power = std::pow(10.0, std::floor(std::log10(rough)));
-  double distance = 10 * power;
-  for (const double factor : {1.0, 2.0, 5.0}) {
-    if (factor * power >= rough) {
-      distance = factor * power;
-      break;
-    }
-  }
-  std::vector<double> marks;
-  const auto first = static_cast<std::int64_t>(std::ceil(low / distance - 1e-9));
-  for (std::int64_t i = first; static_cast<double>(i) * distance <= high * (1 + 1e-12); ++i) {
-    marks.push_back(static_cast<double>(i) * distance);
-  }
-  return marks;
-}
 
 std::string loss_picture(const LossCurve& given) {
   const LossCurve curve{given.title, finite(given.train), finite(given.valid)};

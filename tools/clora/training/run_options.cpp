@@ -7,7 +7,7 @@ namespace clora {
 TrainingRunConfig RunOptions::config() const {
   TrainingRunConfig config = settings;
   rates.apply_to(config);
-  config.moments = optimizer.moments();
+  config.optimizer = optimizer.config();
   config.adapter_out = adapter_out;
   return config;
 }
@@ -52,14 +52,22 @@ void add_length_options(CLI::App& command, RunOptions& options, const std::strin
 
 void add_optimiser_options(CLI::App& command, RunOptions& options, const std::string& group) {
   TrainingRunConfig& run = options.settings;
-  add_optimizer_option(command, options.optimizer, group);
+  add_optimizer_options(command, options.optimizer, group);
   add_rate_options(command, options.rates, group);
-  command.add_option("--weight-decay", run.weight_decay, "AdamW weight decay")
+  command.add_option("--weight-decay", run.weight_decay, "Weight decay")
       ->transform(Number(0, 100))
       ->capture_default_str()
       ->group(group);
   command.add_option("--clip-norm", run.clip_norm, "Maximum gradient norm; 0: off")
       ->transform(Number(0, 1e6))
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--ema", run.average_decay,
+                  "Decay of an exponential moving average of the adapter, which is saved in the "
+                  "subfolder ema; 0: off")
+      ->transform(Number(0, 0.999999))
+      ->type_name("DECAY")
       ->capture_default_str()
       ->group(group);
   command

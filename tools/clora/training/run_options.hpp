@@ -8,14 +8,14 @@
 #include <string>
 
 #include "clora/model/training/training_config.hpp"
-#include "tools/clora/training/optimizer_option.hpp"
+#include "tools/clora/training/optimizer_options.hpp"
 #include "tools/clora/training/rate_options.hpp"
 
 namespace clora {
 
 struct RunOptions {
   TrainingRunConfig settings;  // those that an option sets directly; config() completes them
-  OptimizerOption optimizer;
+  OptimizerOptions optimizer;
   RateOptions rates;
   std::string adapter_out, resume;
   bool overwrite = false;

@@ -14,7 +14,7 @@ namespace clora {
 namespace {
 
 // The options that describe an adapter.
-constexpr std::array kDescribing{"rank", "alpha", "dropout", "target-modules", "layers"};
+constexpr std::array kDescribing{"rank", "alpha", "dropout", "dora", "target-modules", "layers"};
 
 std::int64_t last_layers(const TrainingAdapterOptions& options) {
   if (options.layers == "all") return 0;
@@ -81,6 +81,10 @@ void add_training_adapter_options(CLI::App& command, TrainingAdapterOptions& opt
       ->capture_default_str()
       ->group(group);
   add_dropout_option(command, options.config, group);
+  command
+      .add_flag("--dora,!--no-dora", options.config.use_dora,
+                "Train magnitudes of the layers' outputs next to the adapter (DoRA)")
+      ->group(group);
   add_target_modules_option(command, options.target_modules, group);
   command.add_option("--layers", options.layers, "Blocks to adapt: all, or the last N")
       ->transform(WordOrInteger("all", 1, 10000))
@@ -96,6 +100,7 @@ Adapter make_adapter(const TrainingAdapterOptions& options, Context& context,
     require_same(options, "rank", options.config.rank, adapter.config().rank);
     require_same(options, "alpha", options.config.alpha, adapter.config().alpha);
     require_same(options, "dropout", options.config.dropout, adapter.config().dropout);
+    require_same(options, "dora", options.config.use_dora, adapter.config().use_dora);
     require_same_modules(options, adapter, model);
     return adapter;
   }

@@ -29,6 +29,7 @@ struct TrainingAdapterOptions {
 
 void add_training_adapter_options(CLI::App& command, TrainingAdapterOptions& options);
 
+// Magnitudes of a new adapter (DoRA) follow from the weights: initialise_magnitudes().
 // `model` is the model name stored in the adapter's configuration. Errors: those of load_adapter()
 // and select_sites(); invalid_argument for an option that contradicts an existing adapter.
 Adapter make_adapter(const TrainingAdapterOptions& options, Context& context,

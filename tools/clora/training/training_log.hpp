@@ -8,36 +8,42 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
-#include "tools/clora/training/loss_picture.hpp"
+#include "tools/clora/report/run_record.hpp"
 
 namespace clora {
+
+// Whether an event describes the run before its first step: "start", "devices".
+bool comes_before_progress(const nlohmann::ordered_json& event);
 
 class TrainingLog {
  public:
   // retained_steps: lines of an earlier log in the folder up to this step are kept; 0: none.
   TrainingLog(std::filesystem::path folder, std::string title, std::int64_t retained_steps);
 
-  // Appends the event and adds its losses to the chart. "start" is buffered until the next event.
+  // Appends the event. Events before progress are buffered until the next one.
   void add(const nlohmann::ordered_json& event);
   // Writes the chart of all events so far; no-op before the first step.
   void write_picture() const;
+  // All events so far, also those of the earlier log that are kept.
+  const RunRecord& record() const noexcept { return record_; }
   // The number of lines of the earlier log that were not events and were dropped.
   std::int64_t lines_left_out() const noexcept { return left_out_; }
 
  private:
   void begin();
   void keep_lines();
-  void note_loss(const nlohmann::ordered_json& event);
 
   std::filesystem::path folder_;
   std::int64_t retained_steps_;
   std::int64_t left_out_ = 0;
-  std::string waiting_;  // lines to write in begin()
+  std::string title_;
+  std::vector<nlohmann::ordered_json> waiting_;  // events to write after begin()
   std::ofstream lines_;
-  LossCurve curve_;
+  RunRecord record_;
 };
 
 }  // namespace clora

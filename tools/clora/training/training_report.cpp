@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "clora/runtime/files/file.hpp"
+#include "lora/adapter_norms.hpp"
 #include "tools/clora/commands/embedding_task.hpp"
+#include "tools/clora/report/run_page.hpp"
 #include "tools/clora/training/run_evaluation.hpp"
 #include "tools/command_line/printable.hpp"
 
@@ -30,17 +32,22 @@ nlohmann::ordered_json memory_by_tag(const MemoryStatistics& memory) {
 }  // namespace
 
 TrainingReport::TrainingReport(Output& output, LoadedModel& loaded, const std::string& model,
-                               RunFolder& folder, std::string configuration)
+                               RunFolder& folder, std::string configuration,
+                               const ReportOptions& options)
     : output_(output),
       loaded_(loaded),
       model_(model),
       configuration_(std::move(configuration)),
       folder_(folder),
-      log_(folder.path(), picture_title(model), folder.goes_on() ? folder.resumed_step() : 0) {}
+      log_(folder.path(), picture_title(model), folder.goes_on() ? folder.resumed_step() : 0),
+      options_(options) {
+  if (options_.page) settings_ = settings_of(configuration_);
+}
 
 TrainingReport::~TrainingReport() {
   try {
     log_.write_picture();
+    write_page();
   } catch (const std::exception& error) {
     output_.warning("{}", error.what());
   }
@@ -49,20 +56,28 @@ TrainingReport::~TrainingReport() {
 void TrainingReport::write_event(const nlohmann::ordered_json& event) {
   output_.object(event);
   log_.add(event);
-  if (event.at("event") != "start" && !configuration_.empty()) begin();
+  if (comes_before_progress(event)) return;
+  if (!configuration_.empty()) begin();
+  if (event_file_) event_file_->add(event);
 }
 
 // Replaces the files of an earlier run in the folder once the new run has made progress.
 void TrainingReport::begin() {
-  write_file_atomically(folder_.path() / "run.toml", std::exchange(configuration_, {}));
+  write_file_atomically(folder_.path() / kConfigurationFile, std::exchange(configuration_, {}));
   if (log_.lines_left_out() > 0) {
     output_.warning("'{}': {} lines are not events and were dropped",
-                    (folder_.path() / "log.jsonl").string(), log_.lines_left_out());
+                    (folder_.path() / kLogFile).string(), log_.lines_left_out());
   }
+  if (!options_.event_files) return;
+  const bool is_default = options_.event_folder.empty();
+  event_file_ = std::make_unique<EventFile>(
+      is_default ? folder_.path() / kEventFolder : std::filesystem::path(options_.event_folder),
+      folder_.resumed_step() + 1);
 }
 
 void TrainingReport::start(const Adapter& adapter, const Records& train, const Records* valid,
                            const TrainingRunConfig& config, const nlohmann::ordered_json& data) {
+  adapter_ = &adapter;
   const std::int64_t steps = total_steps(config, train.data_shares());
   const std::string& device = loaded_.context().device().name;
   output_.info("{} on '{}'", model_, device);
@@ -84,16 +99,30 @@ void TrainingReport::start(const Adapter& adapter, const Records& train, const R
                {"steps", steps},
                {"resumed_step", folder_.resumed_step()},
                {"data", data}});
-  bar_ = std::make_unique<ProgressBar>(output_, "step", steps, folder_.resumed_step());
+  progress_ = std::make_unique<TrainingProgress>(output_, steps, folder_.resumed_step());
+}
+
+void TrainingReport::show_replies(const ModelText& text, const Records& held_out) {
+  const std::int64_t count = options_.page ? options_.samples.value_or(kDefaultSamples) : 0;
+  if (count == 0) return;
+  auto samples = std::make_unique<ReplySamples>(loaded_.model(), *adapter_, text.tokenizer(),
+                                                held_out, loaded_.end_ids(text), count);
+  if (samples->has_prompts()) {
+    samples_ = std::move(samples);
+  } else if (options_.samples) {
+    output_.warning("--samples: no held-out record has a prompt, so the page shows no replies");
+  }
 }
 
 TrainingCallbacks TrainingReport::callbacks(const Interrupt& interrupt) {
+  interrupt_ = &interrupt;
   TrainingCallbacks callbacks;
   callbacks.on_step = [this](const StepResult& result, double speed) { on_step(result, speed); };
   callbacks.on_eval = [this](const EvalResult& result) { on_eval(result); };
   callbacks.on_save = [this](std::int64_t step, const auto& folder) { on_save(step, folder); };
   callbacks.should_stop = [&interrupt] { return interrupt.requested(); };
   callbacks.on_resume = [this](const ResumePoint& point) { on_resume(point); };
+  callbacks.on_shares = [this](const DeviceShares& shares) { on_shares(shares); };
   return callbacks;
 }
 
@@ -106,14 +135,54 @@ void TrainingReport::on_step(const StepResult& result, double tokens_per_s) {
                                {"learning_rate", result.learning_rate},
                                {"grad_norm", result.grad_norm},
                                {"tokens_per_s", tokens_per_s},
-                               {"peak_bytes", memory_.high_water_bytes}};
+                               {"peak_bytes", memory_.high_water_bytes},
+                               {"in_use_bytes", memory_.in_use_bytes},
+                               {"seconds", progress_->seconds()}};
   std::string text = fmt::format("loss {:.4f}  ", result.loss);
   if (result.balance_loss != 0) {
     event["balance_loss"] = result.balance_loss;
     text += fmt::format("balance {:.3f}  ", result.balance_loss);
   }
   write_event(event);
-  bar_->update(result.step, fmt::format("{}{:.0f} tokens/s", text, tokens_per_s));
+  // The message of the first Ctrl-C stays on the screen, below the view.
+  if (interrupt_->requested() && !std::exchange(interrupted_, true)) progress_->leave();
+  progress_->update(log_.record(), fmt::format("{}{:.0f} tokens/s", text, tokens_per_s));
+}
+
+void TrainingReport::add_norms(std::int64_t step) {
+  const auto& earlier = log_.record().norms();
+  if (!options_.wants_norms() || (!earlier.empty() && earlier.back().step == step)) return;
+  nlohmann::ordered_json norms = nlohmann::ordered_json::object();
+  for (const UpdateNorm& one : update_norms(*adapter_)) {
+    norms[one.block < 0 ? one.target : fmt::format("{}.{}", one.block, one.target)] = one.norm;
+  }
+  write_event({{"event", "norms"}, {"step", step}, {"norms", std::move(norms)}});
+}
+
+void TrainingReport::add_samples(std::int64_t step) {
+  if (!samples_) return;
+  try {
+    const auto samples = samples_->replies([this] { return interrupt_->requested(); });
+    if (!samples.empty()) write_event(samples_event(step, samples));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::out_of_memory) throw;
+    samples_.reset();
+    progress_->clear();
+    output_.warning("the page shows no further replies: {}", error.what());
+  }
+}
+
+// What an evaluation shows besides its scores.
+void TrainingReport::look_into(std::int64_t step) {
+  add_norms(step);
+  add_samples(step);
+  write_page();
+}
+
+void TrainingReport::write_page() const {
+  if (!options_.page || log_.record().last_step() == 0) return;
+  const LoggedRun run{folder_.path().string(), log_.record(), settings_, 0};
+  write_file_atomically(folder_.path() / kReportPage, run_page(run));
 }
 
 void TrainingReport::on_eval(const EvalResult& result) {
@@ -122,7 +191,7 @@ void TrainingReport::on_eval(const EvalResult& result) {
   const bool of_texts = !result.embedding.recall && !result.embedding.spearman;
   if (of_texts) event["perplexity"] = std::exp(result.loss);
   add_to(event, result.embedding);
-  bar_->clear();
+  progress_->clear();
   if (result.tokens > 0) {
     output_.info("step {}  held-out loss {:.4f}{} over {} {}, {:.1f} s", result.step, result.loss,
                  of_texts ? fmt::format(", perplexity {:.4f},", std::exp(result.loss)) : "",
@@ -137,6 +206,7 @@ void TrainingReport::on_eval(const EvalResult& result) {
   }
   write_event(event);
   if (!text.empty()) output_.info("step {}  held-out {}", result.step, text);
+  look_into(result.step);
 }
 
 void TrainingReport::on_save(std::int64_t step, const std::filesystem::path& folder) {
@@ -144,7 +214,8 @@ void TrainingReport::on_save(std::int64_t step, const std::filesystem::path& fol
   if (step > folder_.resumed_step()) folder_.keep();
   write_event({{"event", "save"}, {"step", step}, {"checkpoint", folder.string()}});
   log_.write_picture();
-  bar_->clear();
+  write_page();
+  progress_->clear();
   output_.info("step {}  checkpoint in {}", step, folder.string());
 }
 
@@ -152,10 +223,22 @@ void TrainingReport::on_resume(const ResumePoint& point) {
   if (!point.changes_length()) return;
   write_event(
       {{"event", "length"}, {"steps", point.steps_now}, {"steps_before", point.steps_then}});
-  bar_->clear();
+  progress_->clear();
   output_.info("the run is {} from {} to {} steps; the learning rates of the first {} are the same",
                point.steps_now > point.steps_then ? "extended" : "shortened",
                grouped(point.steps_then), grouped(point.steps_now), grouped(point.step));
+}
+
+void TrainingReport::on_shares(const DeviceShares& shares) {
+  write_event({{"event", "devices"},
+               {"devices", shares.devices},
+               {"shares", shares.shares},
+               {"measured", shares.measured}});
+  progress_->clear();
+  for (std::size_t rank = 0; rank < shares.devices.size(); ++rank) {
+    output_.info("rank {}: '{}', share {}{}", rank, shares.devices[rank], shares.shares[rank],
+                 shares.measured ? ", by its measured speed" : "");
+  }
 }
 
 // The moments and the recorded steps are freed by now, so the parts are those of the last step.
@@ -182,8 +265,9 @@ void TrainingReport::show_best(const TrainingSummary& summary) {
 }
 
 void TrainingReport::done(const TrainingSummary& summary) {
-  bar_->clear();
+  progress_->finish(log_.record());
   folder_.keep();
+  add_norms(summary.steps);
   const std::string adapter = folder_.path().string();
   nlohmann::ordered_json event({{"event", "done"},
                                 {"steps", summary.steps},

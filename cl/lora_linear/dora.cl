@@ -1,0 +1,170 @@
+// dora: factors and gradients of layers with weight-decomposed adapters (Liu et al., 2024), whose
+// outputs are y = g (w x + s b a x) + bias with g [N] = m / |w + s b a|, norms by rows.
+//
+//   dora_gram          gram[r, q] = sum_k a[r, k] a[q, k] for q <= r, of all layers
+//   dora_column_scale  g[n] = m[n] / sqrt(squared[n] + 2 s sum_r b[r, n] p[r, n]
+//                                         + s^2 sum_rq b[r, n] gram[r, q] b[q, n]),
+//                      0 where the sum is not positive; p = a w^T; of all layers
+//   dora_backward      scaled[t, n] = g[n] dy[t, n]
+//                      parts[c, n] = sum of dy[t, n] (y[t, n] - bias[n]) over the rows of chunk c
+//   dora_magnitudes    dm[n] += sum_c parts[c, n] / m[n], 0 where m[n] = 0
+// Shapes  m, dm, bias, and of a layer g, squared [N]; b, p [R, N]; gram [R, R]; dy, y, scaled
+//         [T, N]; parts [chunks, N]. a, b and m of all layers are in `parameters`, and p, gram, g and
+//         squared in one buffer each: at the element offsets that the layers' words have
+//         (LAYER_WORDS); groups [work-groups, 2]: a group's layer, and its row of gram or its first
+//         column
+// Types   dy, y and scaled of -D DY_TYPE, Y_TYPE, SCALED_TYPE: f32, bf16 or f16; all else f32
+// Work    gram: a group of GROUP items owns a row, BLOCK elements at a time, of which each item sums
+//         every GROUP-th term. column_scale: an item owns a column. backward: an item owns VEC_SIZE columns (dimension
+//         0) of a chunk of chunk_rows rows (dimension 1), or with -D BY_ROWS, for CPUs, all columns
+//         of a chunk, row by row, and sums in memory. magnitudes: a group of GROUP items owns
+//         COLUMNS columns, of which GROUP / COLUMNS items sum every so many-th chunk
+// Local   gram: BLOCK * GROUP floats; magnitudes: GROUP floats
+// Cost    backward reads dy and y and writes scaled, 3 flops an element; a part of 1 / chunk_rows
+//         is written and read once more. column_scale: R (R + 4) flops a column
+// Numerics  f32, in a fixed order. The sum of squares loses digits where its terms cancel: its
+//         relative error is about 2^-22 (|w| + |s b a|)^2 / |w + s b a|^2
+//! clc: build VEC_SIZE={1,4,8} DY_TYPE={f32,bf16} Y_TYPE={f32,bf16} SCALED_TYPE={f32,bf16}
+//!     GROUP=64 COLUMNS=16
+//! clc: build VEC_SIZE=4 DY_TYPE=f32 Y_TYPE={f16,bf16} SCALED_TYPE={f16,bf16} GROUP=64 COLUMNS=16
+//!     HAS_BIAS
+//! clc: budget on gfx90a registers<=64 spills=0
+#if !defined(DY_TYPE) || !defined(Y_TYPE) || !defined(SCALED_TYPE) || !defined(GROUP) || \
+    !defined(COLUMNS)
+#error "DY_TYPE, Y_TYPE, SCALED_TYPE, GROUP and COLUMNS are required"
+#endif
+#include "activations.clh"
+
+// The words of a layer: offsets in elements, sizes, and the bits of the scale.
+#define A_AT 0
+#define B_AT 1
+#define M_AT 2
+#define COLUMNS_AT 3
+#define P_AT 4
+#define GRAM_AT 5
+#define K_OF 6
+#define N_OF 7
+#define R_OF 8
+#define SCALE_OF 9
+#define LAYER_WORDS 10
+#define BLOCK 8
+
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void dora_gram(
+    __global float* grams, __global const float* parameters, __global const uint* layers,
+    __global const uint* groups) {
+  __local float sums[BLOCK][GROUP];
+  const uint item = get_local_id(0), group = get_group_id(0);
+  __global const uint* layer = layers + groups[2 * group] * LAYER_WORDS;
+  const uint row = groups[2 * group + 1], K = layer[K_OF], R = layer[R_OF];
+  __global const float* a = parameters + layer[A_AT];
+  __global float* gram = grams + layer[GRAM_AT] + (size_t)row * R;
+  for (uint first = 0; first <= row; first += BLOCK) {
+    float of_item[BLOCK];
+    for (uint i = 0; i < BLOCK; ++i) of_item[i] = 0.0f;
+    for (uint k = item; k < K; k += GROUP) {
+      const float left = a[(size_t)row * K + k];
+      for (uint i = 0; i < BLOCK; ++i) {
+        of_item[i] = fma(left, a[(size_t)min(first + i, row) * K + k], of_item[i]);
+      }
+    }
+    for (uint i = 0; i < BLOCK; ++i) sums[i][item] = of_item[i];
+    barrier(CLK_LOCAL_MEM_FENCE);  // all sums are written
+    if (item < BLOCK && first + item <= row) {
+      float sum = 0.0f;
+      for (uint i = 0; i < GROUP; ++i) sum += sums[item][i];
+      gram[first + item] = sum;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);  // all sums are read before those of the next block
+  }
+}
+
+// The quadratic form is symmetric: the terms below the diagonal count twice.
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void dora_column_scale(
+    __global float* g, __global const float* parameters, __global const float* squared,
+    __global const float* products, __global const float* grams, __global const uint* layers,
+    __global const uint* groups) {
+  const uint group = get_group_id(0);
+  __global const uint* layer = layers + groups[2 * group] * LAYER_WORDS;
+  const uint n = groups[2 * group + 1] + get_local_id(0), N = layer[N_OF], R = layer[R_OF];
+  if (n >= N) return;
+  const float s = as_float(layer[SCALE_OF]);
+  __global const float* b = parameters + layer[B_AT] + n;
+  __global const float* p = products + layer[P_AT] + n;
+  __global const float* gram = grams + layer[GRAM_AT];
+  float linear = 0.0f, quadratic = 0.0f;
+  for (uint r = 0; r < R; ++r) {
+    const float of_r = b[(size_t)r * N];
+    float row = 0.0f;
+    for (uint q = 0; q < r; ++q) row = fma(gram[(size_t)r * R + q], b[(size_t)q * N], row);
+    linear = fma(of_r, p[(size_t)r * N], linear);
+    quadratic = fma(of_r, fma(2.0f, row, gram[(size_t)r * R + r] * of_r), quadratic);
+  }
+  const uint at = layer[COLUMNS_AT] + n;
+  const float sum = squared[at] + s * fma(s, quadratic, 2.0f * linear);
+  g[at] = sum > 0.0f ? parameters[layer[M_AT] + n] / sqrt(sum) : 0.0f;
+}
+
+#ifdef HAS_BIAS
+#define BIAS_PARAMETER __global const float *bias,
+#define BIAS_OF(at) LOAD_VEC(f32, bias, at)
+#else
+#define BIAS_PARAMETER
+#define BIAS_OF(at) ((vec)(0.0f))
+#endif
+
+// Scales vec i of dy; returns its products with f.
+vec scale_vec(__global STORED(SCALED_TYPE)* scaled, __global const STORED(DY_TYPE)* dy,
+              __global const STORED(Y_TYPE)* y, long i, vec factor, vec shift) {
+  const vec d = LOAD_VEC(DY_TYPE, dy, i);
+  const vec products = d * (LOAD_VEC(Y_TYPE, y, i) - shift);
+  STORE_VEC(SCALED_TYPE, scaled, i, factor * d);
+  return products;
+}
+
+__kernel void dora_backward(__global STORED(SCALED_TYPE)* scaled, __global float* parts,
+                            __global const STORED(DY_TYPE)* dy, __global const STORED(Y_TYPE)* y,
+                            BIAS_PARAMETER __global const float* g, uint T, uint N,
+                            uint chunk_rows) {
+  const uint vecs = N / VEC_SIZE, chunk = get_global_id(1);
+  const uint begin = chunk * chunk_rows, end = min(T, begin + chunk_rows);
+  parts += (size_t)chunk * N;
+#ifdef BY_ROWS
+  for (uint at = 0; at < vecs; ++at) STORE_VEC(f32, parts, at, (vec)(0.0f));
+  for (uint t = begin; t < end; ++t) {
+    for (uint at = 0; at < vecs; ++at) {
+      const vec products =
+          scale_vec(scaled, dy, y, (long)t * vecs + at, LOAD_VEC(f32, g, at), BIAS_OF(at));
+      STORE_VEC(f32, parts, at, LOAD_VEC(f32, parts, at) + products);
+    }
+  }
+#else
+  const uint at = get_global_id(0);
+  if (at >= vecs) return;
+  const vec factor = LOAD_VEC(f32, g, at), shift = BIAS_OF(at);
+  vec sum = 0.0f;
+  for (uint t = begin; t < end; ++t) {
+    sum += scale_vec(scaled, dy, y, (long)t * vecs + at, factor, shift);
+  }
+  STORE_VEC(f32, parts, at, sum);
+#endif
+}
+
+#define LANES_OF_COLUMN (GROUP / COLUMNS)
+
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void dora_magnitudes(
+    __global float* dm, __global const float* parts, __global const float* m, uint N,
+    uint chunks) {
+  __local float sums[GROUP];
+  const uint item = get_local_id(0), lane = item / COLUMNS;
+  const uint n = get_group_id(0) * COLUMNS + item % COLUMNS;
+  float sum = 0.0f;
+  if (n < N) {
+    for (uint c = lane; c < chunks; c += LANES_OF_COLUMN) sum += parts[(size_t)c * N + n];
+  }
+  sums[item] = sum;
+  barrier(CLK_LOCAL_MEM_FENCE);  // all sums are written
+  if (lane != 0 || n >= N || m[n] == 0.0f) return;
+  float all = 0.0f;
+  for (uint i = 0; i < LANES_OF_COLUMN; ++i) all += sums[i * COLUMNS + item];
+  dm[n] += all / m[n];
+}

@@ -1,0 +1,79 @@
+#include "lora/peft_tensors.hpp"
+
+#include <cstring>
+
+#include "lora/finite_values.hpp"
+#include "lora/hub_hint.hpp"
+#include "lora/peft_config.hpp"
+#include "runtime/fail.hpp"
+#include "runtime/memory/half.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::string_view kPrefix = "base_model.model.";
+constexpr std::string_view kSuffixA = ".lora_A.weight";
+constexpr std::string_view kSuffixB = ".lora_B.weight";
+
+template <class Stored, class Convert>
+std::vector<float> converted(const StoredTensor& tensor, Convert convert) {
+  std::vector<float> values(static_cast<std::size_t>(tensor.shape.elements()));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    Stored stored{};
+    std::memcpy(&stored, tensor.bytes.data() + i * sizeof stored, sizeof stored);
+    values[i] = convert(stored);
+  }
+  return values;
+}
+
+std::vector<float> floats_of(const StoredTensor& tensor, const std::filesystem::path& path) {
+  if (tensor.type == DType::f32) return converted<float>(tensor, [](float x) { return x; });
+  if (tensor.type == DType::bf16) return converted<std::uint16_t>(tensor, bf16_to_float);
+  if (tensor.type == DType::f16) return converted<std::uint16_t>(tensor, f16_to_float);
+  fail(ErrorCode::unsupported, "adapter '{}': tensor '{}' is {}; it must be f32, f16 or bf16",
+       path.string(), tensor.name, name_of(tensor.type));
+}
+
+}  // namespace
+
+std::string name_of_a(std::string_view path) {
+  return fmt::format("{}{}{}", kPrefix, path, kSuffixA);
+}
+std::string name_of_b(std::string_view path) {
+  return fmt::format("{}{}{}", kPrefix, path, kSuffixB);
+}
+
+std::optional<std::string> path_in_name(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  for (const std::string_view suffix : {kSuffixA, kSuffixB}) {
+    if (name.ends_with(suffix)) return std::string(name.substr(0, name.size() - suffix.size()));
+  }
+  return std::nullopt;
+}
+
+std::vector<float> peft_values(const SafetensorsFile& file, const StoredTensor& tensor) {
+  std::vector<float> values = floats_of(tensor, file.path());
+  const auto at = first_not_finite(values);
+  if (!at) return values;
+  fail(ErrorCode::invalid_file,
+       "adapter '{}': tensor '{}' contains {} at element {}; is the file damaged?",
+       file.path().string(), tensor.name, name_of_not_finite(values[*at]), *at);
+}
+
+void require_peft_folder(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(folder / kPeftConfigFile, ignored)) {
+    fail(ErrorCode::not_found, "adapter '{}': the folder has no {}{}", folder.string(),
+         kPeftConfigFile, hub_hint(folder));
+  }
+  if (std::filesystem::exists(folder / kPeftTensorFile, ignored)) return;
+  const bool is_pickled = std::filesystem::exists(folder / "adapter_model.bin", ignored);
+  fail(ErrorCode::not_found, "adapter '{}': the folder has no {}{}", folder.string(),
+       kPeftTensorFile,
+       is_pickled ? "; adapter_model.bin is a Python pickle: save the adapter again with PEFT's "
+                    "save_pretrained(..., safe_serialization=True)"
+                  : "");
+}
+
+}  // namespace clora

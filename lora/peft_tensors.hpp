@@ -1,0 +1,29 @@
+// The tensors of adapter_model.safetensors: their names and values. Private to lora/.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "clora/lora/safetensors.hpp"
+
+namespace clora {
+
+constexpr const char* kPeftTensorFile = "adapter_model.safetensors";
+
+// "base_model.model.PATH.lora_A.weight", "base_model.model.PATH.lora_B.weight"
+std::string name_of_a(std::string_view path);
+std::string name_of_b(std::string_view path);
+
+// Returns the path in a tensor's name; nullopt if it is not the name of a LoRA matrix.
+std::optional<std::string> path_in_name(std::string_view name);
+
+// Returns the values of a tensor of f32, f16 or bf16. Errors: unsupported for another type;
+// invalid_file if a value is not finite.
+std::vector<float> peft_values(const SafetensorsFile& file, const StoredTensor& tensor);
+
+// Throws not_found unless the folder has a configuration and tensors.
+void require_peft_folder(const std::filesystem::path& folder);
+
+}  // namespace clora

@@ -1,0 +1,38 @@
+// Communicator: the ranks of one training run, each with a device of its own, and what they
+// exchange through host memory. A rank is a thread (model/training/thread_ranks.hpp) or a process
+// (parallel/mpi_communicator.hpp).
+//
+// Collective calls: every rank makes the same calls in the same order, and each returns once all
+// ranks have made it. Results depend on the ranks' values and their order only, never on who came
+// first. Threads: one per object.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace clora {
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const noexcept = 0;  // from 0
+  virtual int size() const noexcept = 0;  // ranks
+
+  // values = the sum over all ranks, each element added in the order of the ranks: all ranks get
+  // the same bits. REQUIRES: as many values on every rank.
+  // Errors (also of all_gather()): cancelled if another rank has ended, naming it.
+  virtual void sum(std::span<float> values) = 0;
+  // Returns the bytes of every rank, in the order of the ranks.
+  virtual std::vector<std::string> all_gather(std::string_view bytes) = 0;
+};
+
+// Whether `value` holds on any rank. Collective.
+bool any_rank(Communicator& ranks, bool value);
+// The value of each rank. Collective.
+std::vector<double> gather_values(Communicator& ranks, double value);
+
+}  // namespace clora

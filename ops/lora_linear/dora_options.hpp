@@ -1,0 +1,26 @@
+// The -D options of cl/lora_linear/dora.cl.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "clora/runtime/memory/dtype.hpp"
+#include "clora/runtime/programs/program_cache.hpp"
+
+namespace clora {
+
+inline constexpr std::uint32_t kDoraGroup = 64;    // work-items of a group
+inline constexpr std::uint32_t kDoraColumns = 16;  // of a group that sums chunks
+
+// A kernel that does not use a type gets f32. vec: VEC_SIZE; 0: the caller sets it.
+inline Defines dora_defines(std::uint32_t vec, DType dy = DType::f32, DType f = DType::f32,
+                            DType scaled = DType::f32) {
+  Defines defines;
+  if (vec > 0) defines.set("VEC_SIZE", vec);
+  defines.set("DY_TYPE", name_of(dy)).set("Y_TYPE", name_of(f));
+  defines.set("SCALED_TYPE", name_of(scaled));
+  defines.set("GROUP", kDoraGroup).set("COLUMNS", kDoraColumns);
+  return defines;
+}
+
+}  // namespace clora
