@@ -15,6 +15,7 @@ namespace clora {
 namespace {
 
 constexpr double kDiverged = 0.25;      // of the first loss, by which the loss has risen
+constexpr double kLost = 0.25;          // of the fall, at the edge
 constexpr double kLeastDescent = 0.01;  // of the first loss
 constexpr std::ptrdiff_t kReach = 2;    // points on either side in a smoothed value
 
@@ -141,7 +142,7 @@ void suggest_rate(RateSearch& search) {
   const auto lowest = std::ranges::min_element(points, {}, &RatePoint::smoothed);
   if (lowest->smoothed > -kLeastDescent * std::abs(search.first_loss)) return;
   const auto edge = std::find_if(lowest, points.end(), [&](const RatePoint& point) {
-    return point.smoothed > lowest->smoothed / 2;
+    return point.smoothed > (1 - kLost) * lowest->smoothed;
   });
   if (edge == points.end() && !search.diverged) return;
   search.edge = (edge == points.end() ? points.back() : *edge).learning_rate;

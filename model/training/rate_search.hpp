@@ -35,8 +35,8 @@ struct RateSearch {
   double first_loss = 0;               // mean over the batches, of the given adapter
   bool diverged = false;               // the sweep ended before the highest rate
   bool stopped = false;                // by on_step
-  // The rate at which the smoothed loss has risen again by half of its fall, or the highest one
-  // before a loss that was not finite.
+  // The rate at which the smoothed loss has risen again by a quarter of its fall, or the highest
+  // one before a loss that was not finite.
   std::optional<double> edge = {};
   std::optional<double> suggested = {};  // edge / kRateSafety
 };

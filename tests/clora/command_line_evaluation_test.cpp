@@ -133,7 +133,7 @@ TEST_F(EvaluationInTraining, ASearchOfARateSavesNoAdapterAndDrawsItsChart) {
   const std::string chart = at("rates.svg");
   const ProgramResult result = run_clora({"train", "--model", at("model"), "--data", at("data"),
                                           "--seed", "3", "--find-lr", chart, "--json"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
+  ASSERT_EQ(result.exit_code, 0) << result.err << result.out;
   const auto lines = result.json_lines();
   const auto& end = lines.back();
   EXPECT_EQ(end.at("event"), "find_lr");

@@ -205,11 +205,11 @@ RateSearch curve(double fall) {
   return search;
 }
 
-TEST(RateSearch, SuggestsARateBelowTheOneAtWhichHalfOfTheFallIsLost) {
+TEST(RateSearch, SuggestsARateBelowTheOneAtWhichAQuarterOfTheFallIsLost) {
   RateSearch search = curve(1);
   suggest_rate(search);
   ASSERT_TRUE(search.suggested.has_value());
-  EXPECT_NEAR(std::log10(*search.edge), -0.7, 0.01);  // 5 (0.3^2 + 0.02) - 1 > -0.5
+  EXPECT_NEAR(std::log10(*search.edge), -0.8, 0.01);  // 5 (0.2^2 + 0.02) - 1 > -0.75
   EXPECT_DOUBLE_EQ(*search.suggested, *search.edge / kRateSafety);
 }
 
@@ -219,7 +219,7 @@ TEST(RateSearch, TakesTheFirstRiseBehindTheMinimum) {
     search.points.push_back({.learning_rate = 1.0 + i, .change = 4.0 - i});
   }
   suggest_rate(search);
-  EXPECT_NEAR(std::log10(search.edge.value()), -0.7, 0.01);
+  EXPECT_NEAR(std::log10(search.edge.value()), -0.8, 0.01);
 }
 
 TEST(RateSearch, SuggestsNothingIfTheLossHardlyFallsOrNeverRises) {

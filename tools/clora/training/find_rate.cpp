@@ -81,7 +81,7 @@ int find_rate(const FindRateOptions& options, LanguageModel& model, Adapter& ada
         "the highest rate; see the chart, or search with a larger --batch-size");
     return 1;
   }
-  output.info("half of the fall is lost again at {:.2g}; suggested is that divided by {:g}",
+  output.info("a quarter of the fall is lost again at {:.2g}; suggested is that divided by {:g}",
               *search.edge, kRateSafety);
   output.result("--lr {:.2g}", *search.suggested);
   return 0;
