@@ -36,7 +36,7 @@ class BestAdapter {
 
   // Writes the state to best_adapter.safetensors in the folder of a checkpoint, or reads it; a
   // checkpoint without that file is of a run without early stopping, and leaves no best adapter.
-  // Errors: io; invalid_file, naming the file, if it is damaged or of another adapter.
+  // Errors: io; invalid_file, naming the file, if it is damaged or of an adapter of another size.
   void save(const std::filesystem::path& folder) const;
   void load(const std::filesystem::path& folder);
 

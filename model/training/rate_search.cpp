@@ -15,6 +15,7 @@ namespace clora {
 namespace {
 
 constexpr double kDiverged = 0.25;      // of the first loss, by which the loss has risen
+constexpr double kLost = 0.25;          // of the fall, at the edge
 constexpr double kLeastDescent = 0.01;  // of the first loss
 constexpr std::ptrdiff_t kReach = 2;    // points on either side in a smoothed value
 
@@ -136,19 +137,16 @@ RateSearch search_rate(LanguageModel& model, Adapter& adapter, const Records& tr
 void suggest_rate(RateSearch& search) {
   std::vector<RatePoint>& points = search.points;
   smooth(points);
-  search.steepest = search.suggested = std::nullopt;
-  if (points.size() < 3) return;
+  search.edge = search.suggested = std::nullopt;
+  if (points.empty()) return;
   const auto lowest = std::ranges::min_element(points, {}, &RatePoint::smoothed);
   if (lowest->smoothed > -kLeastDescent * std::abs(search.first_loss)) return;
-  double most = 0;
-  for (auto at = points.begin() + 1; at < lowest; ++at) {
-    const double slope = ((at + 1)->smoothed - (at - 1)->smoothed) /
-                         std::log((at + 1)->learning_rate / (at - 1)->learning_rate);
-    if (slope >= most) continue;
-    most = slope;
-    search.steepest = at->learning_rate;
-  }
-  if (search.steepest) search.suggested = *search.steepest / kRateSafety;
+  const auto edge = std::find_if(lowest, points.end(), [&](const RatePoint& point) {
+    return point.smoothed > (1 - kLost) * lowest->smoothed;
+  });
+  if (edge == points.end() && !search.diverged) return;
+  search.edge = (edge == points.end() ? points.back() : *edge).learning_rate;
+  search.suggested = *search.edge / kRateSafety;
 }
 
 }  // namespace clora

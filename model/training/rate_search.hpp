@@ -31,31 +31,35 @@ struct RatePoint {
 };
 
 struct RateSearch {
-  std::vector<RatePoint> points = {};   // by rising rate
-  double first_loss = 0;                // mean over the batches, of the given adapter
-  bool diverged = false;                // the sweep ended before the highest rate
-  bool stopped = false;                 // by on_step
-  std::optional<double> steepest = {};  // the rate at which the smoothed loss falls most per decade
-  std::optional<double> suggested = {};  // steepest / kRateSafety
+  std::vector<RatePoint> points = {};  // by rising rate
+  double first_loss = 0;               // mean over the batches, of the given adapter
+  bool diverged = false;               // the sweep ended before the highest rate
+  bool stopped = false;                // by on_step
+  // The rate at which the smoothed loss has risen again by a quarter of its fall, or the highest
+  // one before a loss that was not finite.
+  std::optional<double> edge = {};
+  std::optional<double> suggested = {};  // edge / kRateSafety
 };
 
-// The rule: the point of steepest descent before the minimum is the rate at which training makes
-// the fastest progress (Smith 2017 and fastai's lr_find suggest it); a run takes many steps at its
-// rate, the sweep only a few, so the suggestion stays below it by this factor.
-inline constexpr double kRateSafety = 2;
+// The rule: the best rate is usually within a factor of two of the largest one that does not
+// diverge (Bengio 2012, "Practical recommendations for gradient-based training of deep
+// architectures", arXiv:1206.5533, section 3.1.1). The sweep finds the edge too high, since it
+// takes few steps at each rate and a run takes many, so the suggestion is below it by this factor.
+inline constexpr double kRateSafety = 4;
 
 // Trains with rising rates until the loss is more than a quarter above that of the given adapter,
 // or not finite. The adapter and the moments are undefined afterwards: throw the adapter away.
 // config: of the run; its rate, schedule and number of steps are not used. on_step(done, of) is
 // called after each step of either pass; returning false ends the search (stopped).
-// No rate is suggested if the loss falls by less than 1 % of its first value.
-// Errors: those of Trainer and order_of(); invalid_argument for rates that do not rise or fewer
-// than 10 steps.
+// No rate is suggested if the loss falls by less than 1 % of its first value, or does not rise
+// again up to the highest rate. Errors: those of Trainer and order_of(); invalid_argument for rates
+// that do not rise or fewer than 10 steps.
 RateSearch search_rate(LanguageModel& model, Adapter& adapter, const Records& train,
                        const TrainingRunConfig& config, const RateSearchConfig& search,
                        const std::function<bool(std::int64_t done, std::int64_t of)>& on_step);
 
-// The pure part: fills `smoothed`, `steepest` and `suggested` from rates, changes and first_loss.
+// The pure part: fills `smoothed`, `edge` and `suggested` from rates, changes, first_loss and
+// diverged.
 void suggest_rate(RateSearch& search);
 
 }  // namespace clora

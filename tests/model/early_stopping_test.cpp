@@ -150,12 +150,14 @@ TEST_F(EarlyStopping, RefusesADamagedFileOfACheckpointAndIgnoresAMissingOne) {
                      "best_adapter.safetensors");
 }
 
-TEST_F(EarlyStopping, RefusesAFileOfAnotherAdapter) {
+TEST_F(EarlyStopping, RefusesAFileOfAnAdapterOfAnotherSize) {
   Adapter adapter = new_adapter();
   BestAdapter best(adapter, 2, 0);
   best.note(3, 1.25);
   best.save(folder_.path());
-  Adapter other = new_adapter({.rank = 2}, adapter_sites(open_->model.config()));
+  auto fewer_sites = adapter_sites(open_->model.config());
+  fewer_sites.resize(2);
+  Adapter other = new_adapter({.rank = 4}, fewer_sites);
   CLORA_EXPECT_ERROR(BestAdapter(other, 2, 0).load(folder_.path()), ErrorCode::invalid_file,
                      "parameters in f32");
 }

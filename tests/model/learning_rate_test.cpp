@@ -205,30 +205,37 @@ RateSearch curve(double fall) {
   return search;
 }
 
-TEST(RateSearch, SuggestsARateBelowTheSteepestDescent) {
+TEST(RateSearch, SuggestsARateBelowTheOneAtWhichAQuarterOfTheFallIsLost) {
   RateSearch search = curve(1);
   suggest_rate(search);
   ASSERT_TRUE(search.suggested.has_value());
-  EXPECT_NEAR(std::log10(*search.steepest), -3, 0.051);
-  EXPECT_DOUBLE_EQ(*search.suggested, *search.steepest / kRateSafety);
+  EXPECT_NEAR(std::log10(*search.edge), -0.8, 0.01);  // 5 (0.2^2 + 0.02) - 1 > -0.75
+  EXPECT_DOUBLE_EQ(*search.suggested, *search.edge / kRateSafety);
 }
 
-TEST(RateSearch, IgnoresASteeperDescentBehindTheMinimum) {
+TEST(RateSearch, TakesTheFirstRiseBehindTheMinimum) {
   RateSearch search = curve(1);
-  for (int i = 0; i < 5; ++i) {  // the loss jumps up and falls back, but not below the minimum
-    search.points.push_back({.learning_rate = 1.0 + i, .change = 9.0 - 2 * i});
+  for (int i = 0; i < 5; ++i) {  // the loss falls back, but not below the minimum
+    search.points.push_back({.learning_rate = 1.0 + i, .change = 4.0 - i});
   }
   suggest_rate(search);
-  EXPECT_NEAR(std::log10(*search.steepest), -3, 0.051);
+  EXPECT_NEAR(std::log10(search.edge.value()), -0.8, 0.01);
 }
 
-TEST(RateSearch, SuggestsNothingIfTheLossHardlyFalls) {
+TEST(RateSearch, SuggestsNothingIfTheLossHardlyFallsOrNeverRises) {
   RateSearch search = curve(0.015);
   suggest_rate(search);
   EXPECT_FALSE(search.suggested.has_value());
-  search.points.resize(2);
+  search = curve(1);
+  search.points.resize(48);
   suggest_rate(search);
-  EXPECT_FALSE(search.steepest.has_value());
+  EXPECT_FALSE(search.suggested.has_value());
+  search.diverged = true;  // by a loss that is not finite, which is no point
+  suggest_rate(search);
+  EXPECT_EQ(search.edge, search.points.back().learning_rate);
+  search.points.clear();
+  suggest_rate(search);
+  EXPECT_FALSE(search.suggested.has_value());
 }
 
 TEST(RateSearch, SmoothsOverTheNeighboursThatExistOnBothSides) {

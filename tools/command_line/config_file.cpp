@@ -110,15 +110,6 @@ bool is_number(const std::string& value) {
          fmt::format("{}", number) == value;
 }
 
-std::string toml_text(const std::string& value) {
-  if (value == "true" || value == "false" || is_number(value)) return value;
-  std::string text = json_text(nlohmann::json(value));  // TOML strings escape like JSON's
-  for (std::size_t at; (at = text.find('\x7f')) != std::string::npos;) {
-    text.replace(at, 1, "\\u007f");  // escaped in TOML only
-  }
-  return text;
-}
-
 std::string flag_text(const CLI::Option& option) {
   const std::string& word =
       option.results().empty() ? option.get_default_str() : option.results().back();
@@ -130,17 +121,26 @@ std::string value_text(const CLI::Option& option) {
   const auto& results = option.results();
   if (results.empty()) {
     const std::string value = option.get_default_str();
-    return value.empty() ? std::string() : toml_text(value);
+    return value.empty() ? std::string() : toml_value(value);
   }
-  if (option.get_items_expected_max() <= 1) return toml_text(results.back());
+  if (option.get_items_expected_max() <= 1) return toml_value(results.back());
   std::string list;
   for (const std::string& value : results) {
-    list += fmt::format("{}{}", list.empty() ? "" : ", ", toml_text(value));
+    list += fmt::format("{}{}", list.empty() ? "" : ", ", toml_value(value));
   }
   return "[" + list + "]";
 }
 
 }  // namespace
+
+std::string toml_value(const std::string& value) {
+  if (value == "true" || value == "false" || is_number(value)) return value;
+  std::string text = json_text(nlohmann::json(value));  // TOML strings escape like JSON's
+  for (std::size_t at; (at = text.find('\x7f')) != std::string::npos;) {
+    text.replace(at, 1, "\\u007f");  // escaped in TOML only
+  }
+  return text;
+}
 
 std::vector<std::string> option_names(const CLI::App& command) {
   std::vector<std::string> names;

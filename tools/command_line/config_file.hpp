@@ -33,6 +33,9 @@ std::vector<std::string> arguments_from_config_text(std::string_view text, std::
 // `left_out` names options that belong to a single call and not to a configuration.
 std::string config_text(const CLI::App& command, const std::vector<std::string>& left_out);
 
+// The value of an option as TOML: a number, true, false, or a string in quotes.
+std::string toml_value(const std::string& value);
+
 // The long names of a command's options without dashes, including negated flags (no-shuffle).
 std::vector<std::string> option_names(const CLI::App& command);
 

@@ -13,6 +13,7 @@ constexpr SettingName kSettings[] = {
     {"`context_length`", "--context"},
     {"`device_shares`", "--device-shares"},
     {"`device_report`", "the output of 'clora bench --report FILE'"},
+    {"`eval_every`", "--eval-every"},
     {"`grad_accumulation`", "--grad-accumulation"},
     {"`learning_rate`", "--lr"},
     {"`limit`", "--limit"},

@@ -20,6 +20,7 @@ Exit codes: 0 success, 2 usage error, 1 any other error.)";
 
 void add_all_commands(CLI::App& program, Action& action) {
   add_train_command(program, action);
+  add_sweep_command(program, action);
   add_compare_command(program, action);
   add_plan_command(program, action);
   add_eval_command(program, action);

@@ -11,6 +11,7 @@ namespace clora {
 void add_all_commands(CLI::App& program, Action& action);
 
 void add_train_command(CLI::App& program, Action& action);
+void add_sweep_command(CLI::App& program, Action& action);
 void add_compare_command(CLI::App& program, Action& action);
 void add_plan_command(CLI::App& program, Action& action);
 void add_eval_command(CLI::App& program, Action& action);

@@ -167,21 +167,27 @@ SplitFiles split_files_of(const DataOptions& options) {
   return files;
 }
 
-Records read_records(std::span<const DataFile> files, const DataOptions& options,
-                     std::int64_t limit, const ModelText& text, Output& output,
-                     DataReport* report_of_data) {
+RecordOptions record_options(const DataOptions& options, const ModelText& text) {
   RecordOptions how;
-  how.report = report_of_data;
   how.memory.max_resident_bytes = static_cast<std::size_t>(options.memory);
   how.max_seq_length = static_cast<std::size_t>(options.max_seq_length);
   how.append_eos = options.append_eos;
   how.apply_chat_template = options.apply_chat_template;
-  how.limit = static_cast<std::size_t>(limit);
+  how.limit = static_cast<std::size_t>(options.limit);
   how.pairs = options.pairs;
   how.preference = options.preference;
   how.parse_special = options.parse_special.value_or(false);
   how.max_positions = static_cast<std::size_t>(text.max_positions());
   how.chat_template_problem = text.chat_template_problem();
+  return how;
+}
+
+Records read_records(std::span<const DataFile> files, const DataOptions& options,
+                     std::int64_t limit, const ModelText& text, Output& output,
+                     DataReport* report_of_data) {
+  RecordOptions how = record_options(options, text);
+  how.report = report_of_data;
+  how.limit = static_cast<std::size_t>(limit);
   const ChatTemplate* chat_template = text.find_chat_template();
   if (chat_template == nullptr && !how.pairs) output.detail("{}", text.chat_template_problem());
   Records records = load_records(files, text.tokenizer(), chat_template, how);

@@ -47,6 +47,9 @@ struct SplitFiles {
 // Errors: also not_found for a folder without a "train" split.
 SplitFiles split_files_of(const DataOptions& options);
 
+// How records are read, with the model's limits and chat template.
+RecordOptions record_options(const DataOptions& options, const ModelText& text);
+
 // Reads the records of the files, reports how many were truncated or skipped, and warns of special
 // tokens that are read as plain text. limit: 0 reads all records of each file. report: to which
 // each record is added; may be null. Errors: those of load_records().

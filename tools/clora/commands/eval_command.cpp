@@ -1,12 +1,15 @@
 // clora eval: loss, perplexity and exact match of a model on records.
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "clora/model/training/evaluator.hpp"
 #include "runtime/fail.hpp"
+#include "tools/clora/choices.hpp"
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/data_options.hpp"
 #include "tools/clora/commands/embedding_task.hpp"
@@ -28,7 +31,11 @@ leading and trailing white space).
   clora eval --model all-MiniLM-L6-v2 --task embedding --data pairs.jsonl --adapter my-adapter
 With --task embedding, records {"anchor": ..., "positive": ...} give recall@1, 5 and 10: the share of
 anchors whose positive is among the nearest of all positives. {"sentence1": ..., "sentence2": ...,
-"score": ...} give Spearman's correlation of the cosines with the scores.)";
+"score": ...} give Spearman's correlation of the cosines with the scores.
+  clora eval --model MODEL.gguf --data questions.jsonl --choices
+With --choices, records are {"prompt": ..., "choices": [...], "answer": index or text}. The accuracy
+is the share of records whose right choice is the likeliest after the prompt; the normalised one
+compares likelihoods per character (acc and acc_norm of lm-evaluation-harness).)";
 
 struct Options {
   CommonOptions common;
@@ -36,6 +43,7 @@ struct Options {
   EmbeddingTaskOptions task;
   std::string adapter;
   bool exact_match = false;
+  bool choices = false;
   std::int64_t show = 0;
 };
 
@@ -102,8 +110,48 @@ int eval_embedding(const Options& options) {
   return 0;
 }
 
+std::vector<ChoiceQuestion> read_questions(const Options& options, const ModelText& text) {
+  std::vector<ChoiceQuestion> questions;
+  for (const DataFile& file : unweighted_files_of(options.data, "eval")) {
+    auto of_file = read_choice_questions(file.path, text.tokenizer(), text.find_chat_template(),
+                                         record_options(options.data, text));
+    std::ranges::move(of_file, std::back_inserter(questions));
+  }
+  return questions;
+}
+
+int eval_choices(const Options& options) {
+  Output output(options.common.output);
+  require(!options.exact_match,
+          "eval: --exact-match needs records with completions, not --choices");
+  const ModelText text(options.common.model, options.data.chat_template);
+  const std::vector<ChoiceQuestion> questions = read_questions(options, text);
+  LoadedModel loaded(options.common, output, options.data.max_seq_length);
+  const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
+  Evaluator evaluator(loaded.model(), adapter ? &*adapter : nullptr);
+  ProgressBar bar(output, "record", std::ssize(questions));
+  const Interrupt interrupt("\nclora: stopping; press Ctrl-C again to stop immediately\n");
+  const auto scores = score_choices(evaluator, questions, [&](std::size_t done) {
+    bar.update(static_cast<std::int64_t>(done), "scored");
+    return !interrupt.requested();
+  });
+  bar.clear();
+  if (!scores) fail(ErrorCode::cancelled, "eval: stopped before the last record");
+  output.result("accuracy {:.4f}  normalised accuracy {:.4f}  {} records", scores->accuracy,
+                scores->normalised_accuracy, scores->questions);
+  output.object({{"records", scores->questions},
+                 {"accuracy", scores->accuracy},
+                 {"normalised_accuracy", scores->normalised_accuracy}});
+  loaded.show_inside();
+  return 0;
+}
+
 int eval(const Options& options) {
-  if (options.task.embeds()) return eval_embedding(options);
+  if (options.task.embeds()) {
+    require(!options.choices, "eval: --choices is for --task text");
+    return eval_embedding(options);
+  }
+  if (options.choices) return eval_choices(options);
   Output output(options.common.output);
   const ModelText text(options.common.model, options.data.chat_template);
   const Records records = read_records(unweighted_files_of(options.data, "eval"), options.data,
@@ -142,6 +190,8 @@ void add_eval_command(CLI::App& program, Action& action) {
       ->type_name("DIR");
   command->add_flag("--exact-match", options->exact_match,
                     "Also generate the completions and compare them");
+  command->add_flag("--choices", options->choices,
+                    "Read records with choices and an answer, and compare the choices' likelihood");
   command->add_option("--show", options->show, "With --exact-match: print the first N answers")
       ->type_name("N")
       ->transform(Integer(0, kMaxCount))

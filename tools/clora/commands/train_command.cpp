@@ -11,10 +11,13 @@
 #include "tools/clora/commands/embedding_task.hpp"
 #include "tools/clora/data_report_text.hpp"
 #include "tools/clora/interrupt.hpp"
+#include "tools/clora/training/evaluation_options.hpp"
+#include "tools/clora/training/find_rate.hpp"
 #include "tools/clora/training/memory_options.hpp"
 #include "tools/clora/training/preference_options.hpp"
 #include "tools/clora/training/report_options.hpp"
 #include "tools/clora/training/run_devices.hpp"
+#include "tools/clora/training/run_evaluation.hpp"
 #include "tools/clora/training/run_folder.hpp"
 #include "tools/clora/training/run_options.hpp"
 #include "tools/clora/training/training_adapter.hpp"
@@ -30,6 +33,7 @@ constexpr const char* kFooter = R"(Examples:
   clora train --model MODEL --data chats.jsonl --data rare.jsonl=3 --data common.jsonl.zst=0.5 ...
   clora train --config my-adapter/run.toml --resume my-adapter
   clora train --model MODEL --data pairs --adapter-out out --loss dpo --beta 0.1 --lr 5e-5
+  clora train --model MODEL.gguf --data FOLDER --find-lr
   clora train --device gpu:0,gpu:1 --model MODEL --data FOLDER --adapter-out out
   mpirun -n 2 clora train --model MODEL --data FOLDER --adapter-out out
   clora train --model all-MiniLM-L6-v2 --task embedding --data pairs --adapter-out out --batch-size 32
@@ -59,6 +63,8 @@ struct Options {
   EmbeddingTaskOptions task;
   PreferenceOptions preference;
   RunOptions run;
+  FindRateOptions find_rate;
+  EvaluationOptions evaluation;
   TrainingAdapterOptions adapter;
   MemoryOptions memory;
   ReportOptions report;
@@ -69,6 +75,7 @@ struct DataSet {
   Records train;
   std::optional<Records> valid = {};
   std::vector<NamedReport> reports = {};  // of train, and of valid
+  std::vector<ChoiceQuestion> choices = {};
 };
 
 void show(const DataSet& data, const DataOptions& options, Output& output) {
@@ -100,11 +107,16 @@ DataSet read_data(const Options& options, const ModelText& text, Output& output)
     data.valid = read_records(files.valid, how, 0, text, output, &of_valid.report);
   }
   show(data, how, output);
+  if (!options.evaluation.choices.empty()) {
+    data.choices = read_choice_questions(options.evaluation.choices, text.tokenizer(),
+                                         text.find_chat_template(), record_options(how, text));
+  }
   return data;
 }
 
 TrainingRunConfig run_config(const Options& options, const ModelConfig& model) {
   TrainingRunConfig config = options.run.config();
+  options.evaluation.apply_to(config);
   config.contrastive = contrastive_loss_of(options.task, options.common.model, model);
   options.preference.apply_to(config);
   config.seed = options.common.seed;
@@ -146,6 +158,7 @@ struct Inputs {
   Adapter& adapter;
   const DataSet& data;
   const ModelText& text;
+  const RunEvaluation& evaluation;
 };
 
 TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& inputs,
@@ -154,8 +167,12 @@ TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& 
   const Records* valid = inputs.data.valid ? &*inputs.data.valid : nullptr;
   TrainingReport report(output, inputs.loaded, options.common.model, folder, options.effective,
                         options.report);
+  report.score_by([&] {
+    return inputs.evaluation.scores(inputs.loaded, inputs.adapter, inputs.text, interrupt, output);
+  });
   report.start(inputs.adapter, inputs.data.train, valid, config, json_of(inputs.data));
-  if (valid != nullptr && !options.task.embeds()) report.show_replies(inputs.text, *valid);
+  if (valid != nullptr && !options.task.embeds() && !config.preference)
+    report.show_replies(inputs.text, *valid);
   const TrainingSummary summary =
       run_training(inputs.loaded.model(), inputs.adapter, inputs.data.train, valid, config,
                    folder.checkpoint(), report.callbacks(interrupt));
@@ -195,7 +212,7 @@ Options options_on(const RunDevice& device, Communicator* ranks, Options options
 
 // Rank 0: writes the folder and the report.
 TrainingSummary lead(Options options, RunFolder& folder, const DataSet& data, const ModelText& text,
-                     Output& output) {
+                     const RunEvaluation& evaluation, Output& output) {
   Communicator* const ranks = options.run.settings.ranks;
   if (ranks != nullptr) (void)ranks->all_gather(folder.checkpoint().string());
   plan_memory(options, data, output);
@@ -208,9 +225,23 @@ TrainingSummary lead(Options options, RunFolder& folder, const DataSet& data, co
                        run_config(options, loaded.model().config()));
   }
   const TrainingSummary summary =
-      run_in_its_folder(folder, options, {loaded, adapter, data, text}, output);
+      run_in_its_folder(folder, options, {loaded, adapter, data, text, evaluation}, output);
   loaded.show_inside();
   return summary;
+}
+
+// Searches a learning rate with the adapter and the data of the run, and throws the adapter away.
+int search(Options options, const DataSet& data, Output& output) {
+  plan_memory(options, data, output);
+  LoadedModel loaded(options.common, output, options.data.max_seq_length);
+  Adapter adapter = make_adapter(options.adapter, loaded.context(), loaded.model().config(),
+                                 options.common.model, options.common.seed);
+  if (options.adapter.init.empty()) initialise_magnitudes(loaded.model(), adapter);
+  const int code =
+      find_rate(options.find_rate, loaded.model(), adapter, data.train,
+                run_config(options, loaded.model().config()), options.common.model, output);
+  loaded.show_inside();
+  return code;
 }
 
 // Any other rank: computes and writes nothing. should_stop: for processes, which get signals.
@@ -238,11 +269,28 @@ void follow_in_process(const Options& options, const DataSet& data) {
   follow(options, data, [&] { return interrupt.requested(); });
 }
 
+// Errors: invalid_argument for options that exclude each other.
+void check_combination(const Options& options, int devices) {
+  const bool prefers = options.preference.preference().has_value();
+  require(!options.find_rate.searches() || devices == 1,
+          "train: --find-lr searches on one device, got {}; name one by --device", devices);
+  require(!options.find_rate.searches() || !prefers,
+          "train: --find-lr searches with the loss of the next token; leave out --loss {}",
+          options.preference.loss);
+  require(devices == 1 || !prefers, "train: --loss {} trains on one device, got {}; name one",
+          options.preference.loss, devices);
+  require(!prefers || !options.evaluation.generates(),
+          "train: exact match, choices and --eval-command are for --loss sft");
+}
+
 int train(Options options) {
   RunDevices devices(options.common.device);
   options.run.settings.grad_accumulation *= devices.count();
+  check_combination(options, devices.count());
   std::optional<RunFolder> folder;
-  if (devices.has_first()) {
+  if (options.find_rate.searches()) {
+    options.run.adapter_out.clear();  // nothing is saved
+  } else if (devices.has_first()) {
     folder.emplace(options.run.adapter_out, options.run.resume, options.run.overwrite);
   } else {
     options.common.output.quiet = true;
@@ -259,12 +307,17 @@ int train(Options options) {
          "train: --eval-every requires a valid.jsonl next to train.jsonl; '{}' has none",
          fmt::join(options.data.data, "', '"));
   }
+  require(!options.task.embeds() || (!options.evaluation.generates() && data.choices.empty()),
+          "train: exact match, choices and --eval-command are for --task text");
+  const RunEvaluation evaluation(options.evaluation, data.choices,
+                                 data.valid ? &*data.valid : nullptr);
   check_report_options(options.report, data.valid.has_value());
   if (options.task.embeds()) options.adapter.config.task_type = kFeatureExtraction;
+  if (options.find_rate.searches()) return search(options, data, output);
   TrainingSummary summary;
   devices.run(
       [&](const RunDevice& device, Communicator* ranks) {
-        summary = lead(options_on(device, ranks, options), *folder, data, text, output);
+        summary = lead(options_on(device, ranks, options), *folder, data, text, evaluation, output);
       },
       [&](const RunDevice& device, Communicator* ranks) {
         const Options own = options_on(device, ranks, options);
@@ -292,6 +345,8 @@ void add_train_command(CLI::App& program, Action& action) {
   add_length_options(*command, options->run, "Training");
   add_optimiser_options(*command, options->run, "Training");
   add_upkeep_options(*command, options->run, "Training");
+  add_find_rate_option(*command, options->find_rate);
+  add_evaluation_options(*command, options->evaluation);
   add_report_options(*command, options->report);
   add_memory_policy_options(*command, options->memory);
   add_device_shares_option(*command, options->run.settings, "Training");
@@ -302,8 +357,8 @@ void add_train_command(CLI::App& program, Action& action) {
     options->adapter.note_given(*command);
     note_given(*command, options->report);
     std::vector<std::string> left_out = options->adapter.left_out_of_configuration();
-    left_out.insert(left_out.end(), {"help", "config", "resume", "overwrite", "json", "quiet",
-                                     "verbose", "profile", "trace"});
+    left_out.insert(left_out.end(), {"help", "config", "resume", "overwrite", "find-lr", "json",
+                                     "quiet", "verbose", "profile", "trace"});
     options->effective = config_text(*command, left_out);
     action = [options] { return train(*options); };
   });

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "tools/clora/commands/embedding_task.hpp"
 #include "tools/clora/report/run_page.hpp"
 #include "tools/clora/training/preference_options.hpp"
+#include "tools/clora/training/run_evaluation.hpp"
 #include "tools/command_line/printable.hpp"
 
 namespace clora {
@@ -189,21 +191,30 @@ void TrainingReport::write_page() const {
 void TrainingReport::on_eval(const EvalResult& result) {
   nlohmann::ordered_json event{
       {"event", "eval"}, {"step", result.step}, {"loss", result.loss}, {"tokens", result.tokens}};
+  const bool of_texts =
+      !result.embedding.recall && !result.embedding.spearman && result.preference.empty();
+  if (of_texts) event["perplexity"] = std::exp(result.loss);
   add_to(event, result.embedding);
   add_to(event, result.preference);
-  write_event(event);
   progress_->clear();
   if (result.tokens > 0) {
-    output_.info("step {}  held-out loss {:.4f} over {} {}, {:.1f} s", result.step, result.loss,
+    output_.info("step {}  held-out loss {:.4f}{} over {} {}, {:.1f} s", result.step, result.loss,
+                 of_texts ? fmt::format(", perplexity {:.4f},", std::exp(result.loss)) : "",
                  grouped(result.tokens),
                  result.embedding.recall     ? "anchors"
                  : result.preference.empty() ? "tokens"
                                              : "pairs or answers",
                  result.seconds);
   }
-  const std::string scores =
+  std::string text =
       result.preference.empty() ? text_of(result.embedding) : text_of(result.preference);
-  if (!scores.empty()) output_.info("step {}  held-out {}", result.step, scores);
+  if (scores_) {
+    const nlohmann::ordered_json scores = scores_();
+    event.update(scores);
+    text += text_of_scores(scores);
+  }
+  write_event(event);
+  if (!text.empty()) output_.info("step {}  held-out {}", result.step, text);
   look_into(result.step);
 }
 
@@ -252,17 +263,34 @@ void TrainingReport::show_memory() {
   output_.info("peak device memory {}{}", readable_bytes(static_cast<double>(peak)), parts);
 }
 
+void TrainingReport::show_best(const TrainingSummary& summary) {
+  if (summary.ended_early) {
+    output_.info("step {}  ended early: the held-out loss has not improved since step {}",
+                 summary.steps, summary.best->step);
+  }
+  if (!summary.best) return;
+  output_.info("the adapter is that of step {}, with the lowest held-out loss {:.4f}",
+               summary.best->step, summary.best->loss);
+}
+
 void TrainingReport::done(const TrainingSummary& summary) {
   progress_->finish(log_.record());
   folder_.keep();
   add_norms(summary.steps);
   const std::string adapter = folder_.path().string();
-  write_event({{"event", "done"},
-               {"steps", summary.steps},
-               {"seconds", summary.seconds},
-               {"adapter", adapter},
-               {"stopped", summary.stopped},
-               {"memory_bytes", memory_by_tag(memory_)}});
+  nlohmann::ordered_json event({{"event", "done"},
+                                {"steps", summary.steps},
+                                {"seconds", summary.seconds},
+                                {"adapter", adapter},
+                                {"stopped", summary.stopped},
+                                {"ended_early", summary.ended_early},
+                                {"memory_bytes", memory_by_tag(memory_)}});
+  if (summary.best) {
+    event["best_step"] = summary.best->step;
+    event["best_loss"] = summary.best->loss;
+  }
+  write_event(event);
+  show_best(summary);
   output_.result("{} after {} steps in {}: loss {:.4f}, adapter in {}",
                  summary.stopped ? "stopped" : "done", summary.steps, clock_time(summary.seconds),
                  summary.final_loss, adapter);

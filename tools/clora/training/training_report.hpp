@@ -3,7 +3,10 @@
 // Calls RunFolder::keep() at the first save of the run.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "clora/model/training/training_run.hpp"
 #include "tools/clora/interrupt.hpp"
@@ -31,6 +34,8 @@ class TrainingReport {
   // data: the reports of train and valid, for the log. Must not outlive the adapter.
   void start(const Adapter& adapter, const Records& train, const Records* valid,
              const TrainingRunConfig& config, const nlohmann::ordered_json& data);
+  // At each validation, `scores` gives keys to add to its event, as RunEvaluation::scores() does.
+  void score_by(std::function<nlohmann::ordered_json()> scores) { scores_ = std::move(scores); }
   // Shows replies to prompts of `held_out` at each evaluation, if the options want them. Must not
   // outlive `text`.
   void show_replies(const ModelText& text, const Records& held_out);
@@ -45,6 +50,7 @@ class TrainingReport {
   void on_eval(const EvalResult& result);
   void on_save(std::int64_t step, const std::filesystem::path& folder);
   void on_resume(const ResumePoint& point);
+  void show_best(const TrainingSummary& summary);
   void on_shares(const DeviceShares& shares);
   void show_memory();
   void look_into(std::int64_t step);
@@ -58,6 +64,7 @@ class TrainingReport {
   std::string configuration_;
   RunFolder& folder_;
   TrainingLog log_;
+  std::function<nlohmann::ordered_json()> scores_;
   const ReportOptions& options_;
   std::vector<std::pair<std::string, std::string>> settings_;  // if there is a page
   const Adapter* adapter_ = nullptr;
