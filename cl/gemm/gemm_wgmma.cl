@@ -15,7 +15,8 @@
 //                      (gemm_wgmma_row_shrink.clh)
 // Shapes  table: tensor maps (tensor_map.cl) of x, w, s (or a), u and y, grouped by problem, in
 //         boxes of TILE_ROWS rows (x, s), COLUMNS rows (w, not transposed), SHRINK rows (a) or 64
-//         rows; those of u have 16 rows if R is at most 16. After them the addresses of addend [M, C] and
+//         rows; those of u have 16 rows if R is at most 16. After them the addresses of addend
+//         [M, C] and
 //         parts, with ROW_SHRINK of x, row_groups and its own parts, then for each problem
 //         y [M, C], bias [C] and saved [M, R]: 0 if absent, with COLUMN_SCALE also column_scale_i,
 //         with ROW_SHRINK a_i and wide_i,

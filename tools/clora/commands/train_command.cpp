@@ -270,7 +270,7 @@ void follow_in_process(const Options& options, const DataSet& data) {
 }
 
 // Errors: invalid_argument for options that exclude each other.
-void check_combination(const Options& options, int devices) {
+void check_combination(const Options& options, std::int64_t devices) {
   const bool prefers = options.preference.preference().has_value();
   require(!options.find_rate.searches() || devices == 1,
           "train: --find-lr searches on one device, got {}; name one by --device", devices);
