@@ -56,6 +56,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/lora_linear/lora_linear.hpp
   ops/loss/contrastive.hpp
   ops/loss/cross_entropy.hpp
+  ops/loss/preference.hpp
   ops/quant/quant.hpp
   ops/quant/quantise.hpp
   ops/quant/weight.hpp
@@ -123,6 +124,7 @@ set(CLORA_PUBLIC_HEADERS
   model/training/contrastive_loss.hpp
   model/training/evaluator.hpp
   model/training/optimizer.hpp
+  model/training/preference_loss.hpp
   model/training/rank_shares.hpp
   model/training/recorded_step.hpp
   model/training/resumption.hpp

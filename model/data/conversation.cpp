@@ -264,6 +264,10 @@ std::string_view name_of(RecordForm form) {
       return "text pairs";
     case RecordForm::scored_pair:
       return "scored pairs";
+    case RecordForm::answer_pair:
+      return "preference pairs";
+    case RecordForm::labelled_answer:
+      return "labelled answers";
     case RecordForm::text:
       break;
   }

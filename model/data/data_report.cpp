@@ -41,7 +41,8 @@ void add(DataReport& report, const RecordFacts& record) {
   if (record.is_skipped) return;
   report.kept_tokens += record.is_target.size();
   if (is_pair(record.form)) return;
-  report.trained_tokens += static_cast<std::size_t>(std::ranges::count(record.is_target, 1));
+  report.trained_tokens +=
+      record.is_target.size() - static_cast<std::size_t>(std::ranges::count(record.is_target, 0));
 }
 
 std::size_t length_quantile(const DataReport& report, double part) {

@@ -8,12 +8,24 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "clora/model/data/record_store.hpp"
 
 namespace clora {
+
+struct PackedRows;
+
+// Of rows with answers that are compared (preference_packing.hpp).
+struct PackedAnswers {
+  std::vector<float> reference;     // each answer's log-probability by the reference model, or 0
+  std::vector<std::int32_t> label;  // 1: the preferred answer of a pair, or a desirable one
+  int nll_rows = 0;  // labelled rows of the loss of the next token beside that of the answers
+  // The same prompts with the answers of other records, for the KL term of KTO; or null.
+  std::shared_ptr<const PackedRows> mismatched = {};
+};
 
 struct PackedRows {                   // each [rows]
   std::vector<std::int32_t> ids;      // 0 in padding rows
@@ -22,9 +34,10 @@ struct PackedRows {                   // each [rows]
   std::vector<std::int32_t> first;  // the first row of its document
   std::vector<std::int32_t> last;   // the last one: the row itself
   // The number of the row's text, -1 in padding rows; empty unless texts are packed
-  // (text_packing.hpp).
+  // (text_packing.hpp). Of answers: the answer that the row's target belongs to, or -1.
   std::vector<std::int32_t> text;
-  int target_count = 0;  // terms of the loss: labelled rows, or anchors
+  int target_count = 0;        // terms of the loss: labelled rows, anchors, pairs or answers
+  PackedAnswers answers = {};  // empty unless answers are compared
 
   std::size_t rows() const { return ids.size(); }
 };

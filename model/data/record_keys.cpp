@@ -1,5 +1,6 @@
 #include "model/data/record_keys.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "clora/runtime/files/json.hpp"
@@ -59,8 +60,12 @@ void refuse_keys(const RecordJson& object, std::span<const std::string_view> key
   }
 }
 
-void refuse_keys_of_record(const RecordJson& record) {
-  refuse_keys(record, kRecordKeys, "a record");
+void refuse_keys_of_record(const RecordJson& record,
+                           std::initializer_list<std::string_view> known) {
+  for (const std::string_view key : kRecordKeys) {
+    const bool is_known = std::ranges::find(known, key) != known.end();
+    if (!is_known) refuse_keys(record, std::span(&key, 1), "a record");
+  }
 }
 
 void refuse_keys_of_conversation(const RecordJson& record) {

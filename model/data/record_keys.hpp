@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -43,8 +44,9 @@ void refuse_keys(const RecordJson& object, std::span<const std::string_view> key
 
 // Refuses the keys with which other programs control what a model is shown or trained on, and which
 // no form of record supports: a record with one of them would be trained differently from what it
-// specifies.
-void refuse_keys_of_record(const RecordJson& record);
+// specifies. known: those that the requested form supports.
+void refuse_keys_of_record(const RecordJson& record,
+                           std::initializer_list<std::string_view> known = {});
 
 // Refuses the keys that only a conversation supports: tools, system, ...
 void refuse_keys_of_conversation(const RecordJson& record);

@@ -47,7 +47,8 @@ ReadRecord RecordReader::read(std::string_view line, std::string_view source,
       bad_record("a record must be a JSON object, got {}", json_excerpt(object));
     ReadRecord out = read_object(object);
     if (out.record.ids.empty()) bad_record("the text has no tokens");
-    if (!options_.pairs) out.record.is_target.front() = 0;  // no token before it could predict it
+    if (options_.pairs || options_.preference) return out;
+    out.record.is_target.front() = 0;  // no token before it could predict it
     return out;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::invalid_data) throw;
@@ -56,6 +57,7 @@ ReadRecord RecordReader::read(std::string_view line, std::string_view source,
 }
 
 ReadRecord RecordReader::read_object(const RecordJson& object) const {
+  if (options_.preference) return read_answers(object);
   refuse_keys_of_record(object);
   if (options_.pairs) {
     refuse_keys_of_conversation(object);

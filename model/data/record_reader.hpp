@@ -18,7 +18,7 @@ struct ReadRecord {
   RecordForm form = RecordForm::text;
   std::optional<std::int32_t> special =
       {};                            // the first special token in its texts that was not parsed
-  bool is_cut = false;               // a text of a pair was truncated
+  bool is_cut = false;               // a text of a pair, or an answer, was truncated
   std::optional<double> score = {};  // of a scored pair
 };
 
@@ -39,6 +39,10 @@ class RecordReader {
   ReadRecord read_text(const std::string& text) const;
   ReadRecord read_pair(const RecordJson& object) const;
   ReadRecord read_text_pair(const RecordJson& object) const;
+  // Of prompts with answers that are compared (preference_reading.cpp).
+  ReadRecord read_answers(const RecordJson& object) const;
+  ReadRecord read_answer_pair(const RecordJson& object) const;
+  bool cut_answer(Record& record) const;
   void append_text(ReadRecord& out, const std::string& text) const;
   void require_chat_template(RecordForm form) const;
   ReadRecord read_conversation(const Conversation& conversation) const;

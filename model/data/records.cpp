@@ -1,7 +1,6 @@
 #include "clora/model/data/records.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include "clora/model/data/data_report.hpp"
 #include "model/data/record_reader.hpp"
@@ -68,12 +67,12 @@ class FileReading {
     const std::vector<std::int32_t> complete = read.record.ids;
     if (options_.pairs) {
       note_pair(read);
-    } else {
+    } else if (!options_.preference) {
       read.is_cut = cut(read.record);
     }
     if (read.is_cut) ++out_.truncated;
     const auto& marks = read.record.is_target;
-    const bool is_skipped = std::ranges::find(marks, 1) == marks.end();
+    const bool is_skipped = std::ranges::all_of(marks, [](std::uint8_t mark) { return mark == 0; });
     if (options_.report != nullptr) {
       clora::add(*options_.report, {.form = read.form,
                                     .ids = complete,
@@ -148,7 +147,8 @@ class FileReading {
 std::size_t Records::target_count() const {
   std::size_t count = 0;
   for (const RecordView record : records) {
-    count += std::accumulate(record.is_target.begin(), record.is_target.end(), std::size_t{0});
+    count +=
+        record.is_target.size() - static_cast<std::size_t>(std::ranges::count(record.is_target, 0));
   }
   return count;
 }
@@ -166,7 +166,7 @@ Records load_records(std::span<const DataFile> files, const Tokenizer& tokenizer
                      const ChatTemplate* chat_template, const RecordOptions& options) {
   require(!files.empty(), "records: at least one file is needed, got none");
   const RecordReader reader(tokenizer, chat_template, options);
-  Records out{.records = RecordStore(options.memory)};
+  Records out{.records = RecordStore(options.memory), .preference = options.preference};
   for (const DataFile& file : files) {
     const std::size_t count = FileReading(file.path, reader, options, out).read();
     out.shares.push_back({count, file.weight});

@@ -14,6 +14,11 @@
 //   {"sentence1", "sentence2", "score"}                           for a rank correlation
 // whose texts follow one another in a record, each with its special tokens; is_target marks the
 // first token of each (texts_of()).
+// Or, if answers are to be compared (RecordOptions::preference), one of
+//   {"prompt", "chosen", "rejected"}       texts, or lists of messages; without a prompt, "chosen"
+//                                          and "rejected" are whole, and begin with the same one
+//   {"prompt", "completion", "label"}      the label is true for a desirable completion, or false
+// whose tokens are those of the prompt, marked 0, and of the answers (preference_packing.hpp).
 // Other keys are ignored, except those that would change what is trained (labels, images, ...;
 // tools of a text): these are refused by name unless they are null or empty. A line that cannot be
 // used is an error: Error(invalid_data) "FILE: line N: reason".
@@ -35,8 +40,18 @@
 namespace clora {
 
 // The forms of records; of the first five, a record has the first whose keys it contains.
-enum class RecordForm { messages, share_gpt, prompt, alpaca, text, text_pair, scored_pair };
-inline constexpr std::size_t kRecordForms = 7;
+enum class RecordForm {
+  messages,
+  share_gpt,
+  prompt,
+  alpaca,
+  text,
+  text_pair,
+  scored_pair,
+  answer_pair,
+  labelled_answer
+};
+inline constexpr std::size_t kRecordForms = 9;
 std::string_view name_of(RecordForm form);
 
 struct DataReport;  // data_report.hpp
@@ -46,8 +61,11 @@ struct TextPairOptions {
   std::string document_prefix;  // before positives and negatives
 };
 
+enum class PreferenceForm { pairs, labelled };
+
 struct RecordOptions {
-  // In tokens; longer records, or longer texts of a pair, are truncated. REQUIRES >= 2
+  // In tokens; longer records, texts of a pair, or prompts with an answer are truncated. REQUIRES
+  // >= 2
   std::size_t max_seq_length = 512;
   bool append_eos = true;            // append eos, as a target, to texts and completions
   bool apply_chat_template = false;  // prompt and completion become a user and an assistant turn
@@ -62,6 +80,7 @@ struct RecordOptions {
   std::size_t max_bytes = std::size_t{1} << 40U;  // of the records, in memory and in its file
   std::string chat_template_problem = {};         // why there is no chat template, for messages
   std::optional<TextPairOptions> pairs = {};      // records are pairs or triplets of texts
+  std::optional<PreferenceForm> preference = {};  // records are prompts with answers
   DataReport* report = nullptr;                   // to which each record is added; null: none
 };
 
@@ -76,6 +95,8 @@ struct Records {
   std::vector<double> scores = {};  // of scored pairs, one for each record; else empty
 
   std::vector<DataShare> shares = {};  // of each file, in order; empty: one of weight 1
+
+  std::optional<PreferenceForm> preference = {};  // that of RecordOptions
 
   std::size_t target_count() const;  // labelled tokens of all records
   std::vector<DataShare> data_shares() const;

@@ -23,9 +23,10 @@ namespace clora {
 struct EvalResult {
   std::int64_t step = 0;    // of a training run, if there is one
   double loss = 0;          // mean over the labelled tokens or anchors; NaN of scored pairs
-  std::int64_t tokens = 0;  // labelled, or anchors
+  std::int64_t tokens = 0;  // labelled, or anchors, pairs or answers
   double seconds = 0;
-  EmbeddingScores embedding = {};  // of text pairs
+  EmbeddingScores embedding = {};                // of text pairs
+  std::vector<PreferenceScore> preference = {};  // of answers that are compared
 };
 
 class Evaluator {

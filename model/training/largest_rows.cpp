@@ -13,10 +13,16 @@ struct Sizes {
 };
 
 // Sizes of each record, computed once rather than at every visit.
-std::vector<Sizes> sizes_of(const Records& records) {
+std::vector<Sizes> sizes_of(const Records& records, const RowsOfRecord& rows_of) {
   std::vector<Sizes> sizes;
   sizes.reserve(records.records.size());
   for (const RecordView record : records.records) {
+    if (rows_of) {
+      const WantedRows wanted = rows_of(record);
+      sizes.push_back(
+          {static_cast<std::uint32_t>(wanted.rows), static_cast<std::uint32_t>(wanted.labelled)});
+      continue;
+    }
     sizes.push_back({static_cast<std::uint32_t>(record.ids.size()),
                      static_cast<std::uint32_t>(std::ranges::count(record.is_target, 1))});
   }
@@ -39,8 +45,8 @@ void take(LargestRows& largest, const std::vector<std::size_t>& indices,
 
 LargestRows find_largest_rows(const Records& records, DataOrder& order, std::int64_t begin,
                               std::int64_t end, const std::function<bool()>& should_stop,
-                              std::size_t max_records) {
-  const std::vector<Sizes> sizes = sizes_of(records);
+                              const RowsOfRecord& rows_of, std::size_t max_records) {
+  const std::vector<Sizes> sizes = sizes_of(records, rows_of);
   const auto per_epoch = static_cast<std::int64_t>(order.steps_per_epoch());
   const std::int64_t epoch_end = begin > end - per_epoch ? end : begin + per_epoch;
   if (order.repeats()) end = epoch_end;

@@ -7,9 +7,13 @@
 #include <vector>
 
 #include "clora/model/data/data_order.hpp"
+#include "clora/model/data/packing.hpp"
 #include "clora/model/data/records.hpp"
 
 namespace clora {
+
+// Returns the rows of a record; empty: its tokens, and those that are labelled.
+using RowsOfRecord = std::function<WantedRows(const RecordView&)>;
 
 struct LargestRows {
   std::vector<std::size_t> records;  // of the micro-batch with the most rows; empty: none
@@ -24,6 +28,7 @@ struct LargestRows {
 // the search ends when it returns true.
 LargestRows find_largest_rows(const Records& records, DataOrder& order, std::int64_t begin,
                               std::int64_t end, const std::function<bool()>& should_stop = {},
+                              const RowsOfRecord& rows_of = {},
                               std::size_t max_records = std::size_t{1} << 22U);
 
 }  // namespace clora

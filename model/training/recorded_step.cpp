@@ -16,6 +16,11 @@ namespace {
 
 constexpr std::size_t kMaxRecorded = 24;
 
+RowsOf rows_of(const StepTask& task) {
+  if (task.contrastive) return RowsOf::texts;
+  return task.preference ? RowsOf::answers : RowsOf::documents;
+}
+
 }  // namespace
 
 RecordedStep::RecordedStep(LanguageModel& model, const Adapter* adapter, const StepTask& task,
@@ -27,8 +32,7 @@ RecordedStep::RecordedStep(LanguageModel& model, const Adapter* adapter, const S
       task_(task),
       attended_(attended),
       scales_(scales),
-      inputs_(model.context(), counts.rows, counts.labelled,
-              task.contrastive ? RowsOf::texts : RowsOf::documents),
+      inputs_(model.context(), counts.rows, counts.labelled, rows_of(task)),
       batch_(model.context(), std::move(arena)) {
   require(!trains() || adapter != nullptr, "recorded step: training needs an adapter");
   record(results);
@@ -52,8 +56,7 @@ RecordingOptions RecordedStep::options(const StepResults& results) const {
           .casts_adapter = true};
 }
 
-Tensor RecordedStep::record_loss(const Tensor& output, const Tensor& loss_sum) {
-  const Tensor loss = batch_.temporary({inputs_.labelled_rows()}, DType::f32, "loss");
+Tensor RecordedStep::record_loss(const Tensor& output, const Tensor& loss) {
   Tensor doutput;
   if (trains()) {
     doutput = batch_.temporary(output.shape(), DType::f32, "d selected rows");
@@ -64,7 +67,6 @@ Tensor RecordedStep::record_loss(const Tensor& output, const Tensor& loss_sum) {
                     .targets = inputs_.targets(),
                     .weight = inputs_.weight(),
                     .soft_cap = static_cast<float>(model_->config().logit_soft_cap)});
-  record_sum(batch_, loss_sum, loss, true);
   return doutput;
 }
 
@@ -73,6 +75,7 @@ void RecordedStep::record(const StepResults& results) {
                        trains() ? "training step" : "evaluation step");
   Recording recording(*model_, batch_, options(results));
   if (task_.contrastive) return record_contrastive(recording, results);
+  if (task_.preference) return record_answers(recording, results);
   record_next_token(recording, results);
 }
 
@@ -81,7 +84,42 @@ void RecordedStep::record_next_token(Recording& recording, const StepResults& re
   RecordedModel model(recording, {.ids = inputs_.ids(),
                                   .selected = inputs_.labelled(),
                                   .output_type = model_->context().activation_type()});
-  const Tensor doutput = record_loss(model.output(), results.loss_sum);
+  const Tensor loss = batch_.temporary({inputs_.labelled_rows()}, DType::f32, "loss");
+  const Tensor doutput = record_loss(model.output(), loss);
+  record_sum(batch_, results.loss_sum, loss, true);
+  recording.record_balance_loss(results.balance_loss);
+  if (!results.settings.empty()) batch_.copy(results.settings, inputs_.settings());
+  if (trains()) model.record_backward(doutput, inputs_.place());
+}
+
+// The gradients of the rows' own losses come first, with the forward; the preference loss, which
+// depends on all rows of an answer, then gives their factors.
+void RecordedStep::record_answers(Recording& recording, const StepResults& results) {
+  RecordedModel model(recording, {.ids = inputs_.ids(),
+                                  .selected = inputs_.labelled(),
+                                  .output_type = model_->context().activation_type()});
+  const Shape count{inputs_.labelled_rows()};
+  const Tensor loss = batch_.temporary(count, DType::f32, "loss");
+  const Tensor doutput = record_loss(model.output(), loss);
+  const Tensor logps = batch_.temporary(count, DType::f32, "log-probabilities of answers");
+  record_answer_logps(batch_, logps, loss, inputs_.texts());
+  if (!results.preference_sums.empty()) {
+    record_preference_loss(batch_, results.preference_sums, doutput, logps,
+                           {.loss = loss,
+                            .answers = inputs_.texts(),
+                            .answer = inputs_.answer(),
+                            .reference = inputs_.reference(),
+                            .label = inputs_.label(),
+                            .weights = inputs_.answer_weights(),
+                            .kl = results.kl,
+                            .nll = task_.preference->has_nll()},
+                           task_.preference->formula);
+  } else if (!results.kl.empty()) {
+    record_kl_estimate(batch_, results.kl, logps, inputs_.texts(), inputs_.reference());
+  } else {
+    const std::int64_t answers = std::min(count[0], results.answer_logps.elements());
+    batch_.copy(results.answer_logps.rows(0, answers), logps.rows(0, answers));
+  }
   recording.record_balance_loss(results.balance_loss);
   if (!results.settings.empty()) batch_.copy(results.settings, inputs_.settings());
   if (!trains()) return;

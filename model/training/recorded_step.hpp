@@ -8,6 +8,7 @@
 
 #include "clora/lora/adapter.hpp"
 #include "clora/model/training/contrastive_loss.hpp"
+#include "clora/model/training/preference_loss.hpp"
 #include "clora/model/transformer/column_scales.hpp"
 #include "clora/model/transformer/gradient_parts.hpp"
 #include "clora/model/transformer/language_model.hpp"
@@ -28,6 +29,9 @@ struct StepTask {
   StepKind kind = StepKind::evaluate;
   std::optional<ContrastiveLoss> contrastive = {};  // nullopt: the loss of the next token
   MemoryPolicy policy = {};
+  // The rows are then answers (pack_answers()), and what the step computes follows from its
+  // results.
+  std::optional<PreferenceLoss> preference = {};
   bool marks_gradients = false;  // gradient_parts() have marks, for an exchange among ranks
 };
 
@@ -45,6 +49,10 @@ struct StepResults {
   // [1] f32, to which the loss that balances the load of experts is added; empty: the step does not
   // compute it.
   Tensor balance_loss = {};
+  // Of a preference loss. The first one that is given is what a step computes.
+  Tensor preference_sums = {};  // [kPreferenceSums] f32, to which the loss adds; with kl of KTO
+  Tensor kl = {};               // [1] f32: of KTO, the KL term, from rows with exchanged answers
+  Tensor answer_logps = {};     // [N] f32: log-probabilities of the first N answers
 };
 
 class RecordedStep {
@@ -66,10 +74,11 @@ class RecordedStep {
   void record(const StepResults& results);
   void record_next_token(Recording& recording, const StepResults& results);
   void record_contrastive(Recording& recording, const StepResults& results);
+  void record_answers(Recording& recording, const StepResults& results);
   RecordingOptions options(const StepResults& results) const;
-  // Adds the loss of the labelled rows to loss_sum. output: of the model, for these rows. Returns
-  // its gradient; empty for evaluate.
-  Tensor record_loss(const Tensor& output, const Tensor& loss_sum);
+  // Overwrites loss [C] of the labelled rows. output: of the model, for these rows. Returns its
+  // gradient; empty for evaluate.
+  Tensor record_loss(const Tensor& output, const Tensor& loss);
 
   LanguageModel* model_;
   const Adapter* adapter_;

@@ -55,6 +55,13 @@ Fingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records) {
     settings.push_back(setting("contrastive scale", c.contrastive->scale));
     settings.push_back(setting("pooling", static_cast<int>(c.contrastive->pooling)));
   }
+  if (c.preference) {
+    const auto& [kind, beta, smoothing, desirable, undesirable] = c.preference->formula;
+    append(settings, {setting("loss", name_of(kind)), setting("beta", beta),
+                      setting("label smoothing of preferences", smoothing),
+                      setting("weight of desirable answers", desirable),
+                      setting("weight of undesirable answers", undesirable)});
+  }
   // Checkpoints of earlier versions do not have these.
   if (c.warmup_share > 0) settings.push_back(setting("warm-up share", c.warmup_share));
   if (c.schedule == Schedule::wsd) settings.push_back(setting("decay share", c.decay_share));

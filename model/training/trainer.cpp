@@ -16,6 +16,7 @@
 #include "model/transformer/finite_check.hpp"
 #include "runtime/elapsed.hpp"
 #include "runtime/fail.hpp"
+#include "runtime/integer_sizes.hpp"
 #include "runtime/memory/host_hold.hpp"
 
 namespace clora {
@@ -33,7 +34,7 @@ void check_balance(double coefficient, const ModelConfig& config) {
 struct InFlight {
   StepResult result;
   std::size_t micro_batches = 0;
-  std::vector<std::vector<std::int32_t>> staging;
+  std::vector<std::vector<std::int32_t>> staging, kl_staging;
   UpdateSettings settings;
   std::vector<float> results;  // in the layout of the device buffer
   std::vector<float> sums;     // over ranks, in the order of the exchange; empty: one rank
@@ -62,14 +63,28 @@ struct Trainer::Impl {
     }
     check_balance(config.router_aux_loss_coef, model.config());
     check(config.policy);
+    if (config.preference) check(*config.preference);
+    if (config.preference && config.ranks != nullptr) {
+      fail(ErrorCode::unsupported,
+           "trainer: the sums of a preference loss are not added over ranks; train on one device");
+    }
     adapter.allocate_gradients();
     const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
-    results = context.allocate({3 * step}, DType::f32, MemoryTag::adapters);
+    const std::int64_t of_preference = config.preference ? round_up(kPreferenceSums, step) : 0;
+    results = context.allocate({kResults * step + of_preference}, DType::f32, MemoryTag::adapters);
+    if (has_kl()) kl = context.allocate({1}, DType::f32, MemoryTag::adapters);
     update_settings = context.allocate({8}, DType::f32, MemoryTag::adapters);
-    recorded = std::make_unique<RecordedSteps>(
-        language_model, &adapter,
-        StepTask{StepKind::train, config.contrastive, config.policy, config.ranks != nullptr},
-        step_results(), arena);
+    recorded =
+        std::make_unique<RecordedSteps>(language_model, &adapter,
+                                        StepTask{StepKind::train, config.contrastive, config.policy,
+                                                 config.preference, config.ranks != nullptr},
+                                        step_results(), arena);
+    if (has_kl()) {
+      kl_steps = std::make_unique<RecordedSteps>(
+          language_model, &adapter,
+          StepTask{StepKind::evaluate, std::nullopt, config.policy, config.preference},
+          StepResults{.loss_sum = loss_sum(), .kl = kl}, arena);
+    }
     if (config.ranks != nullptr) {
       shares.assign(static_cast<std::size_t>(config.ranks->size()), 1);
       exchange.emplace(context, *config.ranks, adapter.flat_gradients(),
@@ -78,6 +93,7 @@ struct Trainer::Impl {
     zero.fill_zero(adapter.flat_gradients());
     zero.fill_zero(loss_sum());
     zero.fill_zero(balance_loss());
+    if (config.preference) zero.fill_zero(preference_sums());
     optimizer.emplace(context, config.optimizer, adapter.parameter_set());
     optimizer->record(update, update_settings, grad_norm());
     record_average();
@@ -85,16 +101,25 @@ struct Trainer::Impl {
     update.seal();
   }
 
-  // Of three results, each where a kernel argument may begin.
-  Tensor result(std::size_t i) const {
-    return results.slice(i * results.bytes() / 3, {1}, DType::f32);
+  // The results begin where a kernel argument may: kResults of one value each, and those of a
+  // preference loss.
+  std::size_t result_at(std::int64_t i) const {
+    return static_cast<std::size_t>(i) * context.device().base_alignment_bytes / 4;
+  }
+  Tensor result(std::int64_t i, std::int64_t count = 1) const {
+    return results.slice(4 * result_at(i), {count}, DType::f32);
   }
   Tensor loss_sum() const { return result(kLossSum); }
   Tensor grad_norm() const { return result(kGradNorm); }
   Tensor balance_loss() const { return result(kBalanceLoss); }
+  bool has_kl() const { return config.preference && config.preference->has_kl(); }
+  Tensor preference_sums() const { return result(kResults, kPreferenceSums); }
   StepResults step_results() const {
-    return {loss_sum(), update_settings,
-            config.router_aux_loss_coef > 0 ? balance_loss() : Tensor()};
+    return {.loss_sum = loss_sum(),
+            .settings = update_settings,
+            .balance_loss = config.router_aux_loss_coef > 0 ? balance_loss() : Tensor(),
+            .preference_sums = config.preference ? preference_sums() : Tensor(),
+            .kl = kl};
   }
 
   // After the update, so that the average of a step has its parameters.
@@ -124,11 +149,12 @@ struct Trainer::Impl {
   TrainerConfig config;
   Context& context;
   std::shared_ptr<Arena> arena = std::make_shared<Arena>();
-  std::unique_ptr<RecordedSteps> recorded;
+  static constexpr std::int64_t kResults = 3;  // of one value
+  std::unique_ptr<RecordedSteps> recorded, kl_steps;
   std::vector<std::int64_t> shares;  // of the ranks
   std::optional<GradientExchange> exchange;
   Batch zero, update;
-  Tensor results, update_settings;
+  Tensor results, update_settings, kl;
   Tensor average;  // empty without an average
   std::optional<DeviceOptimizer> optimizer;
   HostHold<InFlight> in_flight;
@@ -156,18 +182,27 @@ Fence Trainer::Impl::enqueue_gradients(std::span<const PackedRows> micro_batches
   const auto balance_weight =
       static_cast<float>(config.router_aux_loss_coef / static_cast<double>(micro_batches.size()));
   flight.staging.resize(micro_batches.size());
+  flight.kl_staging.resize(micro_batches.size());
+  const float weight = 1.0F / static_cast<float>(flight.result.tokens);
+  const std::int64_t nll_rows = flight.result.nll_rows;
   Fence end = zero.submit();
   recorded->update_scales();
+  if (kl_steps) kl_steps->update_scales();
   for (std::size_t i = own.begin; i < own.end; ++i) {
     // A running count, since steps may have different numbers of micro-batches.
     const auto draw =
         static_cast<std::uint32_t>(micro_batches_done + 1) + static_cast<std::uint32_t>(i);
+    if (kl_steps) {
+      kl_steps->submit(*micro_batches[i].answers.mismatched, {}, flight.kl_staging[i]);
+    }
     end = recorded->submit(micro_batches[i],
-                           {.weight = 1.0F / static_cast<float>(flight.result.tokens),
+                           {.weight = config.preference ? 1 : weight,
                             .seed = config.dropout_seed,
                             .step = draw,
                             .settings = flight.settings,
-                            .balance_weight = balance_weight},
+                            .balance_weight = balance_weight,
+                            .answer_weight = weight,
+                            .nll_weight = nll_rows > 0 ? 1.0F / static_cast<float>(nll_rows) : 0},
                            flight.staging[i]);
   }
   if (own.begin < own.end) return end;
@@ -208,8 +243,8 @@ std::optional<StepResult> Trainer::Impl::finish(HostHold<InFlight> flight) {
   flight->fence.wait();
   flight.mark_idle();
   const double tokens = std::max(1.0, static_cast<double>(flight->result.tokens));
-  const auto value = [&](std::size_t i) {
-    return static_cast<double>(flight->results[i * flight->results.size() / 3]);
+  const auto value = [&](std::int64_t i) {
+    return static_cast<double>(flight->results[result_at(i)]);
   };
   const std::vector<float>& sums = flight->sums;
   const double loss_sum = sums.empty() ? value(kLossSum) : static_cast<double>(sums.front());
@@ -217,6 +252,13 @@ std::optional<StepResult> Trainer::Impl::finish(HostHold<InFlight> flight) {
   StepResult& result = flight->result;
   result.balance_loss = balance / static_cast<double>(flight->micro_batches);
   result.loss = loss_sum / tokens + config.router_aux_loss_coef * result.balance_loss;
+  if (config.preference) {
+    const PreferenceSums of_pairs =
+        sums_of(std::span(flight->results).subspan(result_at(kResults)));
+    const PreferenceKind kind = config.preference->formula.kind;
+    result.loss += loss_of(of_pairs, kind, result.nll_rows);
+    result.preference = scores_of(of_pairs, kind, result.nll_rows);
+  }
   result.grad_norm = value(kGradNorm);
   require_finite(result);
   return flight->result;
@@ -253,6 +295,9 @@ std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batche
   for (const PackedRows& packed : micro_batches) {
     result.tokens += packed.target_count;
     result.rows += static_cast<std::int64_t>(packed.rows());
+    result.nll_rows += packed.answers.nll_rows;
+    require(!impl.has_kl() || packed.answers.mismatched != nullptr,
+            "trainer: the KL term of kto needs rows with exchanged answers");
   }
   require(result.tokens > 0, "trainer: a step needs at least one labelled token");
   constexpr std::int64_t kMaxDraws = std::numeric_limits<std::uint32_t>::max();

@@ -17,6 +17,7 @@
 #include "clora/model/training/communicator.hpp"
 #include "clora/model/training/contrastive_loss.hpp"
 #include "clora/model/training/optimizer.hpp"
+#include "clora/model/training/preference_loss.hpp"
 #include "clora/model/transformer/language_model.hpp"
 #include "clora/model/transformer/memory_policy.hpp"
 #include "clora/runtime/commands/batch.hpp"
@@ -38,6 +39,9 @@ struct TrainerConfig {
   // Micro-batches are then packed texts (pack_text_pairs()), each with the other texts of its own
   // as negatives, and "labelled tokens" are anchors. nullopt: the loss of the next token.
   std::optional<ContrastiveLoss> contrastive = {};
+  // Micro-batches are then packed answers (pack_answers()), and "labelled tokens" are pairs, or
+  // answers of KTO, whose KL term is computed for each micro-batch.
+  std::optional<PreferenceLoss> preference = {};
   MemoryPolicy policy = {};
   // The ranks that train together, or null. Each has a model, an adapter and a Trainer, with the
   // same contents and settings. step(), drain() and state() are then collective, and an update is
@@ -53,7 +57,9 @@ struct StepResult {
   std::int64_t tokens = 0;  // labelled
   std::int64_t rows = 0;    // processed, without padding
   double learning_rate = 0;
-  double grad_norm = 0;  // over all adapter matrices, before clipping
+  double grad_norm = 0;                          // over all adapter matrices, before clipping
+  std::vector<PreferenceScore> preference = {};  // of a preference loss
+  std::int64_t nll_rows = 0;                     // of a preference loss: PackedAnswers::nll_rows
 };
 
 class Trainer {

@@ -105,6 +105,13 @@ void check(const TrainingRunConfig& config) {
           kMaxSteps, config.steps);
   require(config.steps > 0 || (std::isfinite(config.epochs) && config.epochs > 0),
           "training: the number of epochs must be finite and above 0, got {}", config.epochs);
+  if (config.preference) check(*config.preference);
+  require(!config.preference || !config.contrastive,
+          "training: a run has a contrastive loss or one of preferences, not both");
+  require(
+      !config.preference || !config.preference->has_kl() || config.batch_size > 1,
+      "training: kto needs a batch size of at least 2, since its KL term pairs prompts with the "
+      "answers of other records");
   if (!config.contrastive) return;
   const double scale = config.contrastive->scale;
   require(std::isfinite(scale) && scale > 0,

@@ -13,6 +13,7 @@
 #include "clora/model/training/communicator.hpp"
 #include "clora/model/training/contrastive_loss.hpp"
 #include "clora/model/training/optimizer.hpp"
+#include "clora/model/training/preference_loss.hpp"
 #include "clora/model/transformer/memory_policy.hpp"
 
 namespace clora {
@@ -51,6 +52,7 @@ struct TrainingRunConfig {
   // Length in tokens at which records were truncated; a resumed run must use the same. 0: unknown.
   std::int64_t max_seq_length = 0;
   std::optional<ContrastiveLoss> contrastive = {};  // of text pairs; nullopt: of the next token
+  std::optional<PreferenceLoss> preference = {};    // of answers that are compared
   MemoryPolicy policy = {};
   // The ranks that train together (TrainerConfig::ranks), or null. grad_accumulation counts the
   // micro-batches of all of them.

@@ -6,7 +6,7 @@
 
 #include "clora/lora/peft_files.hpp"
 #include "model/training/best_adapter.hpp"
-#include "model/training/largest_rows.hpp"
+#include "model/training/preference_run.hpp"
 #include "model/training/run_ranks.hpp"
 #include "model/transformer/finite_check.hpp"
 #include "runtime/fail.hpp"
@@ -84,9 +84,19 @@ class Run {
         fingerprint_(fingerprint_of_run(model, adapter, train, config)) {
     ranks_.require_same_run(fingerprint_);
     require_targets(train, valid);
+    if (config.preference) {
+      preferences_.emplace(model, adapter, trainer_.arena(), train, valid, config);
+    }
     if (config.patience == 0) return;
     require_held_out_loss(valid);
     best_.emplace(adapter, config.patience, config.min_improvement);
+  }
+
+  // The reference of a preference loss: the model before the first step, and thus before resume().
+  void compute_reference() {
+    if (!preferences_ || !preferences_->has_reference()) return;
+    prepare_largest();
+    if (!stopped_) preferences_->compute_reference([this] { return check_stop(); });
   }
 
   void resume(const std::filesystem::path& folder) {
@@ -131,6 +141,7 @@ class Run {
 
  private:
   PackedRows pack(std::span<const std::size_t> records) const {
+    if (preferences_) return preferences_->pack(records);
     return pack_for(config_.contrastive, model_.config(), train_, records);
   }
 
@@ -235,11 +246,7 @@ class Run {
   void evaluate() {
     if (valid_ == nullptr || evaluated_at_ == trainer_.steps()) return;
     evaluated_at_ = trainer_.steps();
-    // Negatives are then as many as in training.
-    EvalResult result = evaluator_.evaluate(
-        *valid_,
-        config_.contrastive ? static_cast<std::size_t>(config_.batch_size) : Evaluator::kAnyCount,
-        ranks_.communicator());
+    EvalResult result = evaluated();
     result.step = trainer_.steps();
     if (best_) best_->note(result.step, result.loss);
     if (callbacks_.on_eval) callbacks_.on_eval(result);
@@ -256,6 +263,14 @@ class Run {
     if (!best_ || !best_->exists() || best_->step() == trainer_.steps()) return;
     best_->restore();
     if (ranks_.is_first()) save_adapter(adapter_, config_.adapter_out);
+  }
+
+  EvalResult evaluated() {
+    if (preferences_) return preferences_->evaluate();
+    // Negatives are then as many as in training.
+    const auto batch = static_cast<std::size_t>(config_.batch_size);
+    return evaluator_.evaluate(*valid_, config_.contrastive ? batch : Evaluator::kAnyCount,
+                               ranks_.communicator());
   }
 
   void save_as_checkpoint() {
@@ -280,6 +295,7 @@ class Run {
   Fingerprint resumed_from_;  // of the checkpoint; empty for a new run
   Trainer trainer_;
   Evaluator evaluator_;
+  std::optional<PreferenceRun> preferences_;
   DataOrder order_;
   std::int64_t total_;
   Fingerprint fingerprint_;
@@ -301,20 +317,9 @@ TrainerConfig trainer_config(const TrainingRunConfig& config) {
           .dropout_seed = static_cast<std::uint32_t>(config.seed),
           .router_aux_loss_coef = config.router_aux_loss_coef,
           .contrastive = config.contrastive,
+          .preference = config.preference,
           .policy = config.policy,
           .ranks = config.ranks};
-}
-
-WantedRows largest_step(const ModelConfig& model, const Records& train,
-                        const TrainingRunConfig& config, std::int64_t begin,
-                        const std::function<bool()>& should_stop) {
-  DataOrder order = order_of(config, train.data_shares());
-  const LargestRows largest =
-      find_largest_rows(train, order, begin, total_steps(config, train.data_shares()), should_stop);
-  if (largest.rows == 0) return {};
-  WantedRows most = wanted_rows(pack_for(config.contrastive, model, train, largest.records));
-  most.labelled = largest.labelled;
-  return most;
 }
 
 TrainingSummary run_training(LanguageModel& model, Adapter& adapter, const Records& train,
@@ -322,6 +327,7 @@ TrainingSummary run_training(LanguageModel& model, Adapter& adapter, const Recor
                              const std::filesystem::path& resume_from,
                              const TrainingCallbacks& callbacks) {
   Run run(model, adapter, train, valid, config, callbacks);
+  run.compute_reference();
   if (!resume_from.empty()) run.resume(resume_from);
   return run.run();
 }

@@ -55,16 +55,17 @@ WantedRows largest_step(const ModelConfig& model, const Records& train,
 // With config.ranks, every rank calls this with the same arguments but for model, adapter and
 // callbacks; only rank 0 writes files. Evaluations are split like micro-batches. should_stop of any
 // rank stops all.
-// Runs the training. `valid` may be null. Saves the adapter to adapter_out at the end, and when
-// stopped after a step; nothing is written before. With early stopping (config.patience) that is
-// the adapter of the lowest held-out loss. The average of the adapter, if there is one, is saved to
-// adapter_out/ema. resume_from: a checkpoint folder, or empty to start from the given adapter.
-// Errors before the first step: invalid_argument for settings out of range, and those of
-// check_resume(); invalid_data, naming the record, if a record of `train` has no labelled token or
-// no record of `valid` has one, if the adapter is not finite, and for early stopping without
-// records that have a held-out loss. Later errors: io; diverged, naming the step, if a loss, a
-// gradient or the adapter is not finite, or invalid_file, naming the weight, if a weight is not.
-// The files that were saved last are kept.
+// Runs the training. `valid` may be null. With a preference loss the adapter must be the one that
+// the run began with, also to resume: the reference is the model with it. Saves the adapter to
+// adapter_out at the end, and when stopped after a step; nothing is written before. With early
+// stopping (config.patience) that is the adapter of the lowest held-out loss. The average of the
+// adapter, if there is one, is saved to adapter_out/ema. resume_from: a checkpoint folder, or empty
+// to start from the given adapter. Errors before the first step: invalid_argument for settings out
+// of range, and those of check_resume(); invalid_data, naming the record, if a record of `train`
+// has no labelled token or no record of `valid` has one, if the adapter is not finite, and for
+// early stopping without records that have a held-out loss. Later errors: io; diverged, naming the
+// step, if a loss, a gradient or the adapter is not finite, or invalid_file, naming the weight, if
+// a weight is not. The files that were saved last are kept.
 TrainingSummary run_training(LanguageModel& model, Adapter& adapter, const Records& train,
                              const Records* valid, const TrainingRunConfig& config,
                              const std::filesystem::path& resume_from,

@@ -26,10 +26,34 @@ void write_texts(const PackedRows& packed, std::span<std::int32_t> begin,
   }
 }
 
+// Of the labelled rows: the ranges of each answer, and the answer of each row. They are 0 before.
+void write_answer_rows(const PackedRows& packed, std::span<std::int32_t> begin,
+                       std::span<std::int32_t> end, std::span<std::int32_t> answer) {
+  require(packed.text.size() == packed.rows(),
+          "recorded rows: the answer of each of the {} rows is required, got {}", packed.rows(),
+          packed.text.size());
+  std::ranges::fill(answer, -1);
+  std::int32_t count = 0;
+  for (std::size_t row = 0; row < packed.rows(); ++row) {
+    if (packed.targets[row] < 0) continue;
+    const std::int32_t index = count++, number = packed.text[row];
+    answer[static_cast<std::size_t>(index)] = number;
+    if (number < 0) continue;
+    const auto a = static_cast<std::size_t>(number);
+    require(a < end.size(), "recorded rows: at most {} answers are possible", end.size());
+    if (end[a] == 0) begin[a] = index;
+    end[a] = index + 1;
+  }
+}
+
 }  // namespace
 
+std::int64_t RecordedRows::parts_of(RowsOf of) {
+  return of == RowsOf::documents ? kBegin : of == RowsOf::texts ? kReference : kParts;
+}
+
 RecordedRows::RecordedRows(Context& context, std::int64_t rows, std::int64_t labelled, RowsOf of)
-    : rows_(rows), labelled_(labelled), parts_(of == RowsOf::texts ? kParts : kBegin) {
+    : rows_(rows), labelled_(labelled), of_(of), parts_(parts_of(of)) {
   require(labelled >= 1 && labelled <= rows,
           "recorded rows: 1 to {} of {} rows can be labelled, got {}", rows, rows, labelled);
   const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
@@ -73,7 +97,8 @@ Fence RecordedRows::upload(Context& context, const PackedRows& packed, const Sca
   *at(kBalance) = std::bit_cast<std::int32_t>(scalars.balance_weight);
   *(at(kBalance) + 1) = std::bit_cast<std::int32_t>(static_cast<float>(scalars.rows));
   std::memcpy(&*at(kSettings), &scalars.settings, sizeof(UpdateSettings));
-  if (has_texts()) {
+  if (of_ == RowsOf::answers) write_answers(packed, scalars, staging);
+  if (of_ == RowsOf::texts) {
     const auto span_of = [&](Part part, std::int64_t size) {
       return staging.subspan(static_cast<std::size_t>(part * stride_),
                              static_cast<std::size_t>(size));
@@ -82,6 +107,26 @@ Fence RecordedRows::upload(Context& context, const PackedRows& packed, const Sca
                 span_of(kText, rows_));
   }
   return context.write_async(buffer_, std::as_bytes(staging));
+}
+
+void RecordedRows::write_answers(const PackedRows& packed, const Scalars& scalars,
+                                 std::span<std::int32_t> staging) const {
+  const auto span_of = [&](Part part) {
+    return staging.subspan(static_cast<std::size_t>(part * stride_),
+                           static_cast<std::size_t>(labelled_));
+  };
+  write_answer_rows(packed, span_of(kBegin), span_of(kEnd), span_of(kText));
+  const auto& [reference, label, nll_rows, mismatched] = packed.answers;
+  require(reference.size() == label.size() && label.size() <= span_of(kLabel).size(),
+          "recorded rows: a reference and a label of each of at most {} answers are required, got "
+          "{} and {}",
+          labelled_, reference.size(), label.size());
+  std::ranges::transform(reference, span_of(kReference).begin(),
+                         [](float value) { return std::bit_cast<std::int32_t>(value); });
+  std::ranges::copy(label, span_of(kLabel).begin());
+  const auto weights = staging.begin() + kAnswerWeights * stride_;
+  weights[0] = std::bit_cast<std::int32_t>(scalars.answer_weight);
+  weights[1] = std::bit_cast<std::int32_t>(scalars.nll_weight);
 }
 
 }  // namespace clora

@@ -14,6 +14,12 @@
 // and, of texts that become vectors (model/data/text_packing.hpp), one for each labelled row:
 //   begin, end [C] i32                     each text's rows; an empty range after the last
 //   text [T] i32                           the number of the row's text, or -1
+// or, of answers that are compared (model/data/preference_packing.hpp):
+//   begin, end [C] i32                     each answer's labelled rows, as indices among them
+//   answer [C] i32                         the number of a labelled row's answer, or -1
+//   reference [C] f32, label [C] i32       of each answer
+//   answer_weights [2] f32                 weight of an answer or pair, and of a row of the loss of
+//                                          the next token beside it
 #pragma once
 
 #include <cstdint>
@@ -27,7 +33,7 @@
 
 namespace clora {
 
-enum class RowsOf { documents, texts };
+enum class RowsOf { documents, texts, answers };
 
 class RecordedRows {
  public:
@@ -48,11 +54,16 @@ class RecordedRows {
   Tensor seed_and_step() const { return part(kSeedAndStep, 2, DType::u32); }
   Tensor settings() const { return part(kSettings, kSettingsCount, DType::f32); }
   Tensor balance() const { return part(kBalance, 2, DType::f32); }
-  // REQUIRES: of texts.
+  // REQUIRES: of texts or of answers.
   Segments texts() const {
     return {part(kBegin, labelled_, DType::i32), part(kEnd, labelled_, DType::i32)};
   }
   Tensor text() const { return part(kText, rows_, DType::i32); }
+  // REQUIRES: of answers.
+  Tensor answer() const { return part(kText, labelled_, DType::i32); }
+  Tensor reference() const { return part(kReference, labelled_, DType::f32); }
+  Tensor label() const { return part(kLabel, labelled_, DType::i32); }
+  Tensor answer_weights() const { return part(kAnswerWeights, 2, DType::f32); }
 
   // Enqueues the upload. It fills `staging` with the data to send, which must stay unchanged until
   // the fence has passed. REQUIRES: packed has rows() rows, of which at most labelled_rows() have a
@@ -63,6 +74,7 @@ class RecordedRows {
     std::uint32_t step = 0;
     UpdateSettings settings = {};
     float balance_weight = 0;
+    float answer_weight = 0, nll_weight = 0;
     std::int64_t rows = 0;  // without padding; below 2^24
   };
   Fence upload(Context& context, const PackedRows& packed, const Scalars& scalars,
@@ -85,16 +97,22 @@ class RecordedRows {
     kSeedAndStep,
     kSettings,
     kBalance,
-    kBegin,  // from here on of texts only
+    kBegin,  // from here on of texts and answers only
     kEnd,
     kText,
+    kReference,  // from here on of answers only
+    kLabel,
+    kAnswerWeights,
     kParts
   };
+  static std::int64_t parts_of(RowsOf of);
   Tensor part(Part part, std::int64_t elements, DType type) const;
-  bool has_texts() const { return parts_ == kParts; }
+  void write_answers(const PackedRows& packed, const Scalars& scalars,
+                     std::span<std::int32_t> staging) const;
 
   std::int64_t rows_;
   std::int64_t labelled_;
+  RowsOf of_;
   std::int64_t parts_;
   std::int64_t stride_;  // elements from one part to the next
   Tensor buffer_;

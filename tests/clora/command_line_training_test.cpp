@@ -238,5 +238,40 @@ TEST_F(CommandLineTraining, AFolderThatCannotBeWrittenStopsBeforeTraining) {
   EXPECT_THAT(result.err, HasSubstr("file/a"));
 }
 
+TEST_F(CommandLineTraining, LearnsFromPairsAndFromLabels) {
+  std::string pairs, labelled;
+  for (const std::string word : {"abc", "lo", "the", "cab"}) {
+    const std::string prompt = R"({"prompt":"say )" + word + R"(:",)";
+    pairs += prompt + R"("chosen":" )" + word + R"(","rejected":" no"})" + "\n";
+    labelled += prompt + R"("completion":" )" + word + R"(","label":true})" + "\n";
+    labelled += prompt + R"("completion":" no","label":false})" + "\n";
+  }
+  for (const std::string loss : {"dpo", "ipo", "orpo", "kto"}) {
+    const std::string& records = loss == "kto" ? labelled : pairs;
+    test::write_file(folder_ / "data/train.jsonl", records);
+    test::write_file(folder_ / "data/valid.jsonl", records);
+    const ProgramResult result = run_clora(
+        training(loss.c_str(), {"--loss", loss, "--beta", "0.5", "--steps", "20", "--json"}));
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const auto steps = events(result.json_lines(), "step"),
+               evals = events(result.json_lines(), "eval");
+    ASSERT_EQ(steps.size(), 20U);
+    ASSERT_EQ(evals.size(), 1U);
+    EXPECT_LT(steps.back().at("loss"), steps.front().at("loss")) << loss;
+    EXPECT_GT(evals[0].at("rewards/margins").get<double>(), 0.05) << loss;
+    for (const char* key : {"rewards/chosen", "rewards/rejected", "logps/chosen"}) {
+      EXPECT_TRUE(evals[0].contains(key)) << loss << ' ' << key;
+    }
+    EXPECT_EQ(evals[0].contains("rewards/accuracies"), loss != "kto");
+  }
+  const ProgramResult data = run_clora(
+      {"data", "--model", at("model"), "--loss", "kto", "--json", at("data/train.jsonl")});
+  ASSERT_EQ(data.exit_code, 0) << data.err;
+  EXPECT_THAT(data.out, HasSubstr(R"("labelled answers":8)"));
+  const ProgramResult wrong = run_clora(training("x", {"--loss", "dpo"}));
+  EXPECT_EQ(wrong.exit_code, 1);
+  EXPECT_THAT(wrong.err, HasSubstr("train.jsonl: line 1: \"label\" of a record is not supported"));
+}
+
 }  // namespace
 }  // namespace clora

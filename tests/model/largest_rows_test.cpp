@@ -52,10 +52,10 @@ TEST(LargestRows, OfAVeryLongRunAreLookedForInItsFirstEpochs) {
   const Records records = some_records(22, 67);
   DataOrder shuffled(22, 4, 2, true, 9);
   // 22 records in an epoch of 3 steps: after 4 epochs, 88 records were visited.
-  expect_equal(find_largest_rows(records, shuffled, 0, 1'000'000'000, {}, 80),
+  expect_equal(find_largest_rows(records, shuffled, 0, 1'000'000'000, {}, {}, 80),
                by_hand(records, shuffled, 0, 11));
   // At least one epoch.
-  expect_equal(find_largest_rows(records, shuffled, 0, 1'000'000'000, {}, 1),
+  expect_equal(find_largest_rows(records, shuffled, 0, 1'000'000'000, {}, {}, 1),
                by_hand(records, shuffled, 0, 3));
   DataOrder ordered(22, 4, 2, false, 9);
   expect_equal(find_largest_rows(records, ordered, 0, 1'000'000'000),
@@ -67,7 +67,7 @@ TEST(LargestRows, AreNoLongerSearchedForOnceCancelled) {
   DataOrder order(22, 4, 2, true, 9);
   int checks = 0;
   find_largest_rows(
-      records, order, 0, 1'000'000'000, [&] { return ++checks == 3; }, std::size_t{1} << 40U);
+      records, order, 0, 1'000'000'000, [&] { return ++checks == 3; }, {}, std::size_t{1} << 40U);
   EXPECT_EQ(checks, 3);
 }
 

@@ -6,6 +6,7 @@
 #include "tools/clora/commands/data_options.hpp"
 #include "tools/clora/commands/embedding_task.hpp"
 #include "tools/clora/data_report_text.hpp"
+#include "tools/clora/training/preference_options.hpp"
 
 namespace clora {
 namespace {
@@ -13,6 +14,7 @@ namespace {
 constexpr const char* kFooter = R"(Examples:
   clora data --model MODEL.gguf train.jsonl test.jsonl
   clora data --model MODEL.gguf FOLDER --max-seq-length 2048 --json
+  clora data --model MODEL.gguf pairs.jsonl --loss dpo
 Each file is read as 'clora train' would read it, and reported: records by form, tokens, the share of
 tokens that are trained, a histogram of lengths in tokens before truncation, records that are
 truncated or skipped, and duplicates, within a file and between files. A folder stands for its
@@ -23,6 +25,7 @@ struct Options {
   CommonOptions common;
   DataOptions data;
   EmbeddingTaskOptions task;
+  PreferenceOptions preference;
 };
 
 std::vector<std::filesystem::path> files_of(const DataOptions& options) {
@@ -50,6 +53,7 @@ int data(const Options& options) {
   const ModelText text(options.common.model, options.data.chat_template);
   DataOptions how = options.data;
   set_task_of_data(options.task, options.common.model, how);
+  options.preference.apply_to(how);
   std::vector<NamedReport> reports;
   for (const std::filesystem::path& path : files_of(how)) {
     const DataFile file{.path = path};
@@ -74,6 +78,7 @@ void add_data_command(CLI::App& program, Action& action) {
   add_data_options(*command, options->data, "Files of records, or folders with their splits",
                    "DATA,--data");
   add_embedding_task_options(*command, options->task);
+  add_loss_option(*command, options->preference, "Data");
   add_output_options(*command, options->common);
   command->footer(kFooter);
   command->callback([options, &action] { action = [options] { return data(*options); }; });

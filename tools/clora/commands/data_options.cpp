@@ -178,6 +178,7 @@ Records read_records(std::span<const DataFile> files, const DataOptions& options
   how.apply_chat_template = options.apply_chat_template;
   how.limit = static_cast<std::size_t>(limit);
   how.pairs = options.pairs;
+  how.preference = options.preference;
   how.parse_special = options.parse_special.value_or(false);
   how.max_positions = static_cast<std::size_t>(text.max_positions());
   how.chat_template_problem = text.chat_template_problem();

@@ -21,9 +21,10 @@ struct DataOptions {
   std::int64_t memory = std::int64_t{256} << 20U;  // bytes of the host's, for records
   bool append_eos = true;
   bool apply_chat_template = false;
-  std::optional<bool> parse_special;     // absent: no, with a warning if it matters
-  std::string chat_template;             // by name; empty: from the model's files
-  std::optional<TextPairOptions> pairs;  // as in RecordOptions; no option sets it
+  std::optional<bool> parse_special;         // absent: no, with a warning if it matters
+  std::string chat_template;                 // by name; empty: from the model's files
+  std::optional<TextPairOptions> pairs;      // as in RecordOptions; no option sets it
+  std::optional<PreferenceForm> preference;  // the same
 };
 
 // --chat-template NAME, an argument of ModelText.

@@ -12,6 +12,7 @@
 #include "tools/clora/data_report_text.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/training/memory_options.hpp"
+#include "tools/clora/training/preference_options.hpp"
 #include "tools/clora/training/report_options.hpp"
 #include "tools/clora/training/run_devices.hpp"
 #include "tools/clora/training/run_folder.hpp"
@@ -28,6 +29,7 @@ constexpr const char* kFooter = R"(Examples:
   clora train --model MODEL --data train.jsonl --adapter-out out --rank 16 --target-modules q_proj,v_proj
   clora train --model MODEL --data chats.jsonl --data rare.jsonl=3 --data common.jsonl.zst=0.5 ...
   clora train --config my-adapter/run.toml --resume my-adapter
+  clora train --model MODEL --data pairs --adapter-out out --loss dpo --beta 0.1 --lr 5e-5
   clora train --device gpu:0,gpu:1 --model MODEL --data FOLDER --adapter-out out
   mpirun -n 2 clora train --model MODEL --data FOLDER --adapter-out out
   clora train --model all-MiniLM-L6-v2 --task embedding --data pairs --adapter-out out --batch-size 32
@@ -38,6 +40,9 @@ Records, one JSON object per line or in one JSON array, also compressed (gzip, z
 With --task embedding: {"anchor": ..., "positive": ...} or also "negative": the vector of an anchor
 shall be nearest to that of its positive, among the positives and negatives of all records of a
 micro-batch (the multiple negatives ranking loss of sentence-transformers; the loss is per anchor).
+With --loss dpo, ipo or orpo: {"prompt": ..., "chosen": ..., "rejected": ...}, texts or lists of
+messages; without a prompt, the answers are whole conversations with a common beginning. With kto:
+{"prompt": ..., "completion": ..., "label": true or false}. The loss is per pair, or per answer.
 A folder contains train.jsonl and optionally valid.jsonl, for evaluation; of an embedding model by
 recall@1, 5 and 10, or by Spearman's correlation for {"sentence1", "sentence2", "score"}.
 Units: lengths in tokens, losses in nats per token, times in seconds, speed in tokens per second.
@@ -52,6 +57,7 @@ struct Options {
   CommonOptions common;
   DataOptions data;
   EmbeddingTaskOptions task;
+  PreferenceOptions preference;
   RunOptions run;
   TrainingAdapterOptions adapter;
   MemoryOptions memory;
@@ -84,6 +90,7 @@ nlohmann::ordered_json json_of(const DataSet& data) {
 DataSet read_data(const Options& options, const ModelText& text, Output& output) {
   DataOptions how = options.data;
   set_task_of_data(options.task, options.common.model, how);
+  options.preference.apply_to(how);
   const SplitFiles files = split_files_of(how);
   NamedReport of_train{names_of(files.train)};
   DataSet data{read_records(files.train, how, how.limit, text, output, &of_train.report)};
@@ -99,6 +106,7 @@ DataSet read_data(const Options& options, const ModelText& text, Output& output)
 TrainingRunConfig run_config(const Options& options, const ModelConfig& model) {
   TrainingRunConfig config = options.run.config();
   config.contrastive = contrastive_loss_of(options.task, options.common.model, model);
+  options.preference.apply_to(config);
   config.seed = options.common.seed;
   config.max_seq_length = options.data.max_seq_length;
   return config;
@@ -278,6 +286,7 @@ void add_train_command(CLI::App& program, Action& action) {
                    "A file of records, or a folder with train.jsonl and optionally valid.jsonl; "
                    "several are mixed, each with its WEIGHT: visits per record and epoch");
   add_embedding_task_options(*command, options->task);
+  add_preference_options(*command, options->preference);
   add_output_folder_options(*command, options->run, "Adapter");
   add_training_adapter_options(*command, options->adapter);
   add_length_options(*command, options->run, "Training");

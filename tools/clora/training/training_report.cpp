@@ -9,6 +9,7 @@
 #include "lora/adapter_norms.hpp"
 #include "tools/clora/commands/embedding_task.hpp"
 #include "tools/clora/report/run_page.hpp"
+#include "tools/clora/training/preference_options.hpp"
 #include "tools/command_line/printable.hpp"
 
 namespace clora {
@@ -141,6 +142,8 @@ void TrainingReport::on_step(const StepResult& result, double tokens_per_s) {
     event["balance_loss"] = result.balance_loss;
     text += fmt::format("balance {:.3f}  ", result.balance_loss);
   }
+  add_to(event, result.preference);
+  if (!result.preference.empty()) text += text_of(result.preference) + "  ";
   write_event(event);
   // The message of the first Ctrl-C stays on the screen, below the view.
   if (interrupt_->requested() && !std::exchange(interrupted_, true)) progress_->leave();
@@ -187,14 +190,19 @@ void TrainingReport::on_eval(const EvalResult& result) {
   nlohmann::ordered_json event{
       {"event", "eval"}, {"step", result.step}, {"loss", result.loss}, {"tokens", result.tokens}};
   add_to(event, result.embedding);
+  add_to(event, result.preference);
   write_event(event);
   progress_->clear();
   if (result.tokens > 0) {
     output_.info("step {}  held-out loss {:.4f} over {} {}, {:.1f} s", result.step, result.loss,
-                 grouped(result.tokens), result.embedding.recall ? "anchors" : "tokens",
+                 grouped(result.tokens),
+                 result.embedding.recall     ? "anchors"
+                 : result.preference.empty() ? "tokens"
+                                             : "pairs or answers",
                  result.seconds);
   }
-  const std::string scores = text_of(result.embedding);
+  const std::string scores =
+      result.preference.empty() ? text_of(result.embedding) : text_of(result.preference);
   if (!scores.empty()) output_.info("step {}  held-out {}", result.step, scores);
   look_into(result.step);
 }
