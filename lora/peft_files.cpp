@@ -1,38 +1,24 @@
 #include "clora/lora/peft_files.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <optional>
 #include <set>
 
 #include "clora/lora/safetensors.hpp"
 #include "clora/runtime/files/file.hpp"
-#include "lora/hub_hint.hpp"
 #include "lora/module_selection.hpp"
 #include "lora/peft_config.hpp"
+#include "lora/peft_tensors.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/make_folder.hpp"
-#include "runtime/memory/half.hpp"
 
 namespace clora {
 namespace {
 
-constexpr const char* kTensorFile = "adapter_model.safetensors";
-constexpr std::string_view kPrefix = "base_model.model.";
-constexpr std::string_view kSuffixA = ".lora_A.weight";
-constexpr std::string_view kSuffixB = ".lora_B.weight";
 constexpr std::string_view kSuffixMagnitude = ".lora_magnitude_vector";
 
-std::string name_a(const std::string& path) {
-  return fmt::format("{}{}{}", kPrefix, path, kSuffixA);
-}
-std::string name_b(const std::string& path) {
-  return fmt::format("{}{}{}", kPrefix, path, kSuffixB);
-}
-
 std::string name_magnitude(const std::string& path) {
-  return fmt::format("{}{}{}", kPrefix, path, kSuffixMagnitude);
+  return fmt::format("{}{}{}", kPeftPrefix, path, kSuffixMagnitude);
 }
 
 // out [columns, rows] = in [rows, columns]^T
@@ -55,13 +41,12 @@ const AdapterSite* site_of(const std::vector<AdapterSite>& sites, std::string_vi
 // The path in a tensor's name, or empty if it is not the name of a tensor of such an adapter. Files
 // of PEFT have no adapter name between lora_A and weight.
 std::optional<std::string> path_in(std::string_view name, bool use_dora) {
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  name.remove_prefix(kPrefix.size());
-  for (const std::string_view suffix : {kSuffixA, kSuffixB, kSuffixMagnitude}) {
-    if (suffix == kSuffixMagnitude && !use_dora) continue;
-    if (name.ends_with(suffix)) return std::string(name.substr(0, name.size() - suffix.size()));
-  }
-  return std::nullopt;
+  std::optional<std::string> path = path_in_name(name);
+  if (path || !use_dora || !name.starts_with(kPeftPrefix) || !name.ends_with(kSuffixMagnitude))
+    return path;
+  name.remove_prefix(kPeftPrefix.size());
+  name.remove_suffix(kSuffixMagnitude.size());
+  return std::string(name);
 }
 
 // Every path that the file has matrices for; throws if one of them is not a site.
@@ -72,9 +57,9 @@ std::set<std::string> paths_in(const SafetensorsFile& file, const std::vector<Ad
     const std::optional<std::string> path = path_in(name, use_dora);
     if (!path) {
       fail(ErrorCode::unsupported,
-           "adapter '{}': tensor '{}' is not supported; only {}PATH{} and {} are, and {} if "
-           "use_dora is true in {}",
-           file.path().string(), name, kPrefix, kSuffixA, kSuffixB, kSuffixMagnitude,
+           "adapter '{}': tensor '{}' is not supported; only {} and {} are, and {} if use_dora is "
+           "true in {}",
+           file.path().string(), name, name_of_a("PATH"), name_of_b("PATH"), name_magnitude("PATH"),
            kPeftConfigFile);
     }
     require(site_of(sites, *path) != nullptr,
@@ -84,25 +69,6 @@ std::set<std::string> paths_in(const SafetensorsFile& file, const std::vector<Ad
     paths.insert(*path);
   }
   return paths;
-}
-
-template <class Stored, class Convert>
-std::vector<float> converted(const StoredTensor& tensor, Convert convert) {
-  std::vector<float> values(static_cast<std::size_t>(tensor.shape.elements()));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    Stored stored{};
-    std::memcpy(&stored, tensor.bytes.data() + i * sizeof stored, sizeof stored);
-    values[i] = convert(stored);
-  }
-  return values;
-}
-
-std::vector<float> floats_of(const StoredTensor& tensor, const std::filesystem::path& path) {
-  if (tensor.type == DType::f32) return converted<float>(tensor, [](float x) { return x; });
-  if (tensor.type == DType::bf16) return converted<std::uint16_t>(tensor, bf16_to_float);
-  if (tensor.type == DType::f16) return converted<std::uint16_t>(tensor, f16_to_float);
-  fail(ErrorCode::unsupported, "adapter '{}': tensor '{}' is {}; it must be f32, f16 or bf16",
-       path.string(), tensor.name, name_of(tensor.type));
 }
 
 StoredTensor tensor_of(const SafetensorsFile& file, const std::string& name) {
@@ -135,19 +101,6 @@ StoredTensor magnitude_of(const SafetensorsFile& file, const AdapterModule& modu
   return tensor;
 }
 
-// The values of a matrix; throws if one is not finite, which would otherwise make every text empty
-// and every loss NaN without an error.
-std::vector<float> finite_values(const StoredTensor& tensor, const std::filesystem::path& path) {
-  std::vector<float> values = floats_of(tensor, path);
-  const auto at = std::ranges::find_if_not(values, [](float x) { return std::isfinite(x); });
-  if (at != values.end()) {
-    fail(ErrorCode::invalid_file,
-         "adapter '{}': tensor '{}' contains {} at element {}; is the file damaged?", path.string(),
-         tensor.name, *at, at - values.begin());
-  }
-  return values;
-}
-
 // Rejects layers that a PEFT configuration may name but that cannot be adapted here.
 void refuse_other_layers(ModuleSelection& selection, const std::string& source) {
   for (const std::string_view path : {"lm_head", "model.embed_tokens"}) {
@@ -175,12 +128,12 @@ std::vector<AdapterModule> modules_of(const AdapterConfig& config, const std::st
       fail(ErrorCode::invalid_file,
            "{}: target_modules selects {}, but {} has no matrices for it; narrow target_modules or "
            "layers_to_transform to the modules in that file",
-           source, site.path, kTensorFile);
+           source, site.path, kPeftTensorFile);
     }
     if (is_stored && !is_selected) {
       fail(ErrorCode::invalid_file,
            "{}: target_modules does not select {}, but {} has matrices for it", source, site.path,
-           kTensorFile);
+           kPeftTensorFile);
     }
     if (!is_selected) continue;
     const std::int64_t rank = selection.rank(site.path);
@@ -198,24 +151,10 @@ std::vector<AdapterModule> modules_of(const AdapterConfig& config, const std::st
 void check_shapes(const SafetensorsFile& file, const std::vector<AdapterModule>& modules,
                   bool use_dora) {
   for (const AdapterModule& module : modules) {
-    (void)matrix_of(file, name_a(module.site.path), module.rank, module.site.inputs);
-    (void)matrix_of(file, name_b(module.site.path), module.site.outputs, module.rank);
+    (void)matrix_of(file, name_of_a(module.site.path), module.rank, module.site.inputs);
+    (void)matrix_of(file, name_of_b(module.site.path), module.site.outputs, module.rank);
     if (use_dora) (void)magnitude_of(file, module);
   }
-}
-
-void require_folder(const std::filesystem::path& folder) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(folder / kPeftConfigFile, ignored)) {
-    fail(ErrorCode::not_found, "adapter '{}': the folder has no {}{}", folder.string(),
-         kPeftConfigFile, hub_hint(folder));
-  }
-  if (std::filesystem::exists(folder / kTensorFile, ignored)) return;
-  const bool is_pickled = std::filesystem::exists(folder / "adapter_model.bin", ignored);
-  fail(ErrorCode::not_found, "adapter '{}': the folder has no {}{}", folder.string(), kTensorFile,
-       is_pickled ? "; adapter_model.bin is a Python pickle: save the adapter again with PEFT's "
-                    "save_pretrained(..., safe_serialization=True)"
-                  : "");
 }
 
 }  // namespace
@@ -231,13 +170,13 @@ void save_adapter(const Adapter& adapter, const std::filesystem::path& folder) {
     const auto a_count = static_cast<std::size_t>(module.rank * module.site.inputs);
     const auto b_count = static_cast<std::size_t>(module.rank * module.site.outputs);
     const std::span all(flat);
-    tensors.push_back({name_a(module.site.path),
+    tensors.push_back({name_of_a(module.site.path),
                        DType::f32,
                        {module.rank, module.site.inputs},
                        std::as_bytes(all.subspan(module.a_offset, a_count))});
     transposed_b.push_back(
         transposed(all.subspan(module.bt_offset, b_count), module.rank, module.site.outputs));
-    tensors.push_back({name_b(module.site.path),
+    tensors.push_back({name_of_b(module.site.path),
                        DType::f32,
                        {module.site.outputs, module.rank},
                        std::as_bytes(std::span(transposed_b.back()))});
@@ -248,15 +187,15 @@ void save_adapter(const Adapter& adapter, const std::filesystem::path& folder) {
                        {module.site.outputs},
                        std::as_bytes(all.subspan(module.magnitude_offset, outputs))});
   }
-  write_safetensors(folder / kTensorFile, tensors, {{"format", "pt"}});
+  write_safetensors(folder / kPeftTensorFile, tensors, {{"format", "pt"}});
   write_file_atomically(folder / kPeftConfigFile, std::as_bytes(std::span(config)));
 }
 
 Adapter load_adapter(Context& context, const std::filesystem::path& folder,
                      const std::vector<AdapterSite>& sites) {
-  require_folder(folder);
+  require_peft_folder(folder);
   const AdapterConfig config = read_peft_config(folder);
-  const SafetensorsFile file = SafetensorsFile::open(folder / kTensorFile);
+  const SafetensorsFile file = SafetensorsFile::open(folder / kPeftTensorFile);
   const std::string source = (folder / kPeftConfigFile).string();
   std::vector<AdapterModule> modules =
       modules_of(config, source, paths_in(file, sites, config.use_dora), sites);
@@ -266,13 +205,13 @@ Adapter load_adapter(Context& context, const std::filesystem::path& folder,
   for (const AdapterModule& module : adapter.modules()) {
     const auto& [path, inputs, outputs] = module.site;
     const std::int64_t rank = module.rank;
-    const auto a = finite_values(matrix_of(file, name_a(path), rank, inputs), file.path());
-    const auto b = finite_values(matrix_of(file, name_b(path), outputs, rank), file.path());
+    const auto a = peft_values(file, matrix_of(file, name_of_a(path), rank, inputs));
+    const auto b = peft_values(file, matrix_of(file, name_of_b(path), outputs, rank));
     std::ranges::copy(a, flat.begin() + static_cast<std::ptrdiff_t>(module.a_offset));
     std::ranges::copy(transposed(b, outputs, rank),
                       flat.begin() + static_cast<std::ptrdiff_t>(module.bt_offset));
     if (!config.use_dora) continue;
-    std::ranges::copy(finite_values(magnitude_of(file, module), file.path()),
+    std::ranges::copy(peft_values(file, magnitude_of(file, module)),
                       flat.begin() + static_cast<std::ptrdiff_t>(module.magnitude_offset));
   }
   context.write(adapter.parameters(), std::as_bytes(std::span(flat)));

@@ -11,7 +11,6 @@
 namespace clora {
 namespace {
 
-constexpr std::string_view kPrefix = "base_model.model.";
 constexpr std::string_view kSuffixA = ".lora_A.weight";
 constexpr std::string_view kSuffixB = ".lora_B.weight";
 
@@ -37,15 +36,15 @@ std::vector<float> floats_of(const StoredTensor& tensor, const std::filesystem::
 }  // namespace
 
 std::string name_of_a(std::string_view path) {
-  return fmt::format("{}{}{}", kPrefix, path, kSuffixA);
+  return fmt::format("{}{}{}", kPeftPrefix, path, kSuffixA);
 }
 std::string name_of_b(std::string_view path) {
-  return fmt::format("{}{}{}", kPrefix, path, kSuffixB);
+  return fmt::format("{}{}{}", kPeftPrefix, path, kSuffixB);
 }
 
 std::optional<std::string> path_in_name(std::string_view name) {
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  name.remove_prefix(kPrefix.size());
+  if (!name.starts_with(kPeftPrefix)) return std::nullopt;
+  name.remove_prefix(kPeftPrefix.size());
   for (const std::string_view suffix : {kSuffixA, kSuffixB}) {
     if (name.ends_with(suffix)) return std::string(name.substr(0, name.size() - suffix.size()));
   }
@@ -58,7 +57,7 @@ std::vector<float> peft_values(const SafetensorsFile& file, const StoredTensor& 
   if (!at) return values;
   fail(ErrorCode::invalid_file,
        "adapter '{}': tensor '{}' contains {} at element {}; is the file damaged?",
-       file.path().string(), tensor.name, name_of_not_finite(values[*at]), *at);
+       file.path().string(), tensor.name, values[*at], *at);
 }
 
 void require_peft_folder(const std::filesystem::path& folder) {

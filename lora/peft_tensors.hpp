@@ -11,6 +11,7 @@
 namespace clora {
 
 constexpr const char* kPeftTensorFile = "adapter_model.safetensors";
+constexpr std::string_view kPeftPrefix = "base_model.model.";  // of every tensor's name
 
 // "base_model.model.PATH.lora_A.weight", "base_model.model.PATH.lora_B.weight"
 std::string name_of_a(std::string_view path);
@@ -20,7 +21,8 @@ std::string name_of_b(std::string_view path);
 std::optional<std::string> path_in_name(std::string_view name);
 
 // Returns the values of a tensor of f32, f16 or bf16. Errors: unsupported for another type;
-// invalid_file if a value is not finite.
+// invalid_file if a value is not finite, which would otherwise make every text empty and every loss
+// NaN without an error.
 std::vector<float> peft_values(const SafetensorsFile& file, const StoredTensor& tensor);
 
 // Throws not_found unless the folder has a configuration and tensors.
