@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "tests/support/bench_results_by_hand.hpp"
+#include "tests/support/html_checks.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
 #include "tools/clora/bench/bench_program.hpp"
