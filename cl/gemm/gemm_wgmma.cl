@@ -213,7 +213,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     uint group_m, float shrink_scale, float term_scale, uint split_rows,
     uint split_slices ROW_SHRINK_PARAMETERS) {
   HOPPER_KERNEL;
-  __local uchar ring[RING_BYTES + 2 * STAGED_BYTES] __attribute__((aligned(1024)));
+  __local uchar ring[RING_BYTES + ROW_PARTS * STAGED_BYTES] __attribute__((aligned(1024)));
   __local ulong barriers[2 * STAGES];
   __local ulong addresses_of_both[2 * ADDRESSES];
   // clc: allow clang-warning of SPLIT_K alone
