@@ -369,7 +369,7 @@ std::vector<Family> families() {
        [](SelfTest& t) { row_shrink(t, 256); },
        Variant::wgmma,
        kBf16Tolerance},
-      {"gemm_wgmma",
+      {"gemm_wgmma_slices",
        {"gemm_wgmma_epilogue.clh", "sums[4 * j] += of.x;", ""},
        [](SelfTest& t) { row_shrink(t, 3072); },
        Variant::wgmma,
