@@ -89,7 +89,9 @@ void RecordedStep::record_next_token(Recording& recording, const StepResults& re
   record_sum(batch_, results.loss_sum, loss, true);
   recording.record_balance_loss(results.balance_loss);
   if (!results.settings.empty()) batch_.copy(results.settings, inputs_.settings());
-  if (trains()) model.record_backward(doutput, inputs_.place());
+  if (!trains()) return;
+  model.record_backward(doutput, inputs_.place());
+  gradient_parts_ = model.gradient_parts();
 }
 
 // The gradients of the rows' own losses come first, with the forward; the preference loss, which
@@ -122,9 +124,7 @@ void RecordedStep::record_answers(Recording& recording, const StepResults& resul
   }
   recording.record_balance_loss(results.balance_loss);
   if (!results.settings.empty()) batch_.copy(results.settings, inputs_.settings());
-  if (!trains()) return;
-  model.record_backward(doutput, inputs_.place());
-  gradient_parts_ = model.gradient_parts();
+  if (trains()) model.record_backward(doutput, inputs_.place());
 }
 
 void RecordedStep::record_contrastive(Recording& recording, const StepResults& results) {
