@@ -16,11 +16,9 @@
 // Shapes  table: tensor maps (tensor_map.cl) of x, w, s (or a), u and y, grouped by problem, in
 //         boxes of TILE_ROWS rows (x, s), COLUMNS rows (w, not transposed), SHRINK rows (a) or 64
 //         rows; those of u have 16 rows if R is at most 16. After them the addresses of addend
-//         [M, C] and
-//         parts, with ROW_SHRINK of x, row_groups and its own parts, then for each problem
-//         y [M, C], bias [C] and saved [M, R]: 0 if absent, with COLUMN_SCALE also column_scale_i,
-//         with ROW_SHRINK a_i and wide_i,
-//         and saved has the ranks of one adapter. Then words that are zero: with ROW_SHRINK two,
+//         [M, C] and parts, with ROW_SHRINK of x, row_groups and its own parts, then for each
+//         problem y [M, C], bias [C] and saved [M, R]: 0 if absent, with COLUMN_SCALE also
+//         column_scale_i, with ROW_SHRINK a_i and wide_i, and saved has the ranks of one adapter. Then words that are zero: with ROW_SHRINK two,
 //         and shrink_blocks for its blocks; with SPLIT_K one for each 64 rows of a tile
 // Types   x, w, s, a and u bf16, read through their maps only; y and addend f32, or bf16 with -D
 //         Y_BF16; saved f32, or bf16 with -D SAVED_BF16; bias and parts f32
