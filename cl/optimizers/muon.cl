@@ -84,12 +84,11 @@ __kernel void muon_momentum(__global float* m, __global float* u, __global float
 
 __attribute__((reqd_work_group_size(TILE, TILE, 1)))
 __kernel void muon_gram(__global float* grams, __global const float* u,
-                        __global const uint* matrices, uint tiles) {
+                        __global const uint* matrices) {
   __local float left[TILE][SLICE + 1];
   __local float right[TILE][SLICE + 1];
   const Matrix x = matrix_at(matrices + 8 * get_group_id(2));
-  const uint pair = (uint)get_group_id(0);
-  const uint top = pair / tiles * TILE, side = pair % tiles * TILE;
+  const uint top = (uint)get_group_id(1) * TILE, side = (uint)get_group_id(0) * TILE;
   // The same for all items of the group, which reach all barriers or none.
   if (side < top || side >= x.short_side) return;
   const uint column = (uint)get_local_id(0), row = (uint)get_local_id(1);

@@ -110,11 +110,10 @@ class OrthogonalUpdate {
 
   void record(const Tensor& parameters, const Tensor& settings) {
     const auto bytes = [](double elements) { return 4 * elements; };
-    const auto tiles = static_cast<std::size_t>(divide_up(most_short_, tile_));
     const auto tile = static_cast<std::size_t>(tile_);
-    launch("muon_gram", {{tile * tiles * tiles, tile, count_}, {tile, tile, 1}},
-           {flops_.product, bytes(flops_.elements)},
-           {grams_, u_, words_, static_cast<std::uint32_t>(tiles)});
+    const auto side = divide_up(static_cast<std::size_t>(most_short_), tile) * tile;
+    launch("muon_gram", {{side, side, count_}, {tile, tile, 1}},
+           {flops_.product, bytes(flops_.elements)}, {grams_, u_, words_});
     launch("muon_iterate", {{group_ * count_, 1, 1}, {group_, 1, 1}}, {flops_.iteration, 0},
            {factors_, grams_, scratch_, words_});
     const auto chunks = divide_up(static_cast<std::size_t>(most_long_), group_);
