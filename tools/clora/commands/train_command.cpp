@@ -1,6 +1,8 @@
 // clora train: fine-tunes a LoRA adapter on records.
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 
 #include "clora/model/training/training_run.hpp"
@@ -322,6 +324,7 @@ void add_train_command(CLI::App& program, Action& action) {
     options->adapter.note_given(*command);
     note_given(*command, options->report);
     std::vector<std::string> left_out = options->adapter.left_out_of_configuration();
+    std::ranges::move(options->memory.left_out_of_configuration(), std::back_inserter(left_out));
     left_out.insert(left_out.end(), {"help", "config", "resume", "overwrite", "find-lr", "json",
                                      "quiet", "verbose", "profile", "trace"});
     options->effective = config_text(*command, left_out);
