@@ -135,7 +135,9 @@ TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& 
   TrainingReport report(output, inputs.loaded, options.common.model, folder, options.effective,
                         options.report);
   report.score_by([&] {
-    return inputs.evaluation.scores(inputs.loaded, inputs.adapter, inputs.text, interrupt, output);
+    return inputs.evaluation.scores({inputs.loaded.model(), inputs.adapter, inputs.text,
+                                     config.ranks, [&] { return interrupt.requested(); }},
+                                    output);
   });
   report.start(inputs.adapter, inputs.data.train, valid, config, json_of(inputs.data));
   if (valid != nullptr && !options.task.embeds() && !config.preference)
@@ -215,7 +217,8 @@ int search(Options options, const TrainingData& data, Output& output) {
 }
 
 // Any other rank: computes and writes nothing. should_stop: for processes, which get signals.
-void follow(Options options, const TrainingData& data, const std::function<bool()>& should_stop) {
+void follow(Options options, const TrainingData& data, const ModelText& text,
+            const RunEvaluation& evaluation, const std::function<bool()>& should_stop) {
   const std::string checkpoint = options.run.settings.ranks->all_gather("").front();
   options.common.output.quiet = true;
   options.common.trace = nullptr;
@@ -229,14 +232,18 @@ void follow(Options options, const TrainingData& data, const std::function<bool(
   Adapter adapter = new_adapter(options, model);
   TrainingCallbacks callbacks;
   callbacks.should_stop = should_stop;
+  callbacks.on_eval = [&](const EvalResult&) {
+    evaluation.take_part({model, adapter, text, options.run.settings.ranks, should_stop});
+  };
   run_training(model, adapter, data.train, data.valid ? &*data.valid : nullptr,
                run_config(options, model.config()), checkpoint, callbacks);
 }
 
 // A rank in a process of its own: a signal stops all ranks after the step.
-void follow_in_process(const Options& options, const TrainingData& data) {
+void follow_in_process(const Options& options, const TrainingData& data, const ModelText& text,
+                       const RunEvaluation& evaluation) {
   const Interrupt interrupt("");
-  follow(options, data, [&] { return interrupt.requested(); });
+  follow(options, data, text, evaluation, [&] { return interrupt.requested(); });
 }
 
 // Errors: invalid_argument for options that exclude each other.
@@ -289,9 +296,9 @@ int train(Options options) {
       [&](const RunDevice& device, Communicator* ranks) {
         const Options own = options_on(device, ranks, options);
         if (folder) {
-          follow(own, data, {});
+          follow(own, data, text, evaluation, [] { return false; });
         } else {
-          follow_in_process(own, data);
+          follow_in_process(own, data, text, evaluation);
         }
       });
   return summary.stopped ? 1 : 0;
