@@ -11,8 +11,8 @@
 #include <optional>
 #include <vector>
 
+#include "clora/model/training/communicator.hpp"
 #include "clora/model/training/evaluator.hpp"
-#include "model/training/communicator.hpp"
 #include "tools/clora/choices.hpp"
 #include "tools/clora/exact_match.hpp"
 #include "tools/clora/model_text.hpp"
