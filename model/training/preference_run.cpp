@@ -17,14 +17,15 @@ PreferenceRun::PreferenceRun(LanguageModel& model, const Adapter& adapter,
                              const Records* valid, const TrainingRunConfig& config)
     : loss_(*config.preference),
       batch_size_(static_cast<std::size_t>(config.batch_size)),
+      ranks_(config.ranks),
       train_(preference_rows(train, config, model.config())),
       evaluator_(model, &adapter, std::move(arena), loss_, config.policy) {
   if (valid != nullptr) valid_.emplace(preference_rows(*valid, config, model.config()));
 }
 
 void PreferenceRun::compute_reference(const std::function<bool()>& should_stop) {
-  if (!evaluator_.compute_reference(train_, should_stop) || !valid_) return;
-  evaluator_.compute_reference(*valid_, should_stop);
+  if (!evaluator_.compute_reference(train_, should_stop, ranks_) || !valid_) return;
+  evaluator_.compute_reference(*valid_, should_stop, ranks_);
 }
 
 }  // namespace clora

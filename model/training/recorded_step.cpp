@@ -117,14 +117,16 @@ void RecordedStep::record_answers(Recording& recording, const StepResults& resul
                             .nll = task_.preference->has_nll()},
                            task_.preference->formula);
   } else if (!results.kl.empty()) {
-    record_kl_estimate(batch_, results.kl, logps, inputs_.texts(), inputs_.reference());
+    record_kl_sums(batch_, results.kl, logps, inputs_.texts(), inputs_.reference());
   } else {
     const std::int64_t answers = std::min(count[0], results.answer_logps.elements());
     batch_.copy(results.answer_logps.rows(0, answers), logps.rows(0, answers));
   }
   recording.record_balance_loss(results.balance_loss);
   if (!results.settings.empty()) batch_.copy(results.settings, inputs_.settings());
-  if (trains()) model.record_backward(doutput, inputs_.place());
+  if (!trains()) return;
+  model.record_backward(doutput, inputs_.place());
+  gradient_parts_ = model.gradient_parts();
 }
 
 void RecordedStep::record_contrastive(Recording& recording, const StepResults& results) {

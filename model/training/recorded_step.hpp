@@ -51,8 +51,8 @@ struct StepResults {
   Tensor balance_loss = {};
   // Of a preference loss. The first one that is given is what a step computes.
   Tensor preference_sums = {};  // [kPreferenceSums] f32, to which the loss adds; with kl of KTO
-  Tensor kl = {};               // [1] f32: of KTO, the KL term, from rows with exchanged answers
-  Tensor answer_logps = {};     // [N] f32: log-probabilities of the first N answers
+  Tensor kl = {};  // [2] f32: of KTO, to which rows with exchanged answers add (record_kl_sums())
+  Tensor answer_logps = {};  // [N] f32: log-probabilities of the first N answers
 };
 
 class RecordedStep {
