@@ -108,8 +108,9 @@ DataSet read_data(const Options& options, const ModelText& text, Output& output)
   }
   show(data, how, output);
   if (!options.evaluation.choices.empty()) {
-    data.choices = read_choice_questions(options.evaluation.choices, text.tokenizer(),
-                                         text.find_chat_template(), record_options(how, text));
+    data.choices =
+        read_choice_questions(options.evaluation.choices, text.tokenizer(),
+                              text.find_chat_template(), record_options(options.data, text));
   }
   return data;
 }
@@ -171,8 +172,7 @@ TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& 
     return inputs.evaluation.scores(inputs.loaded, inputs.adapter, inputs.text, interrupt, output);
   });
   report.start(inputs.adapter, inputs.data.train, valid, config, json_of(inputs.data));
-  if (valid != nullptr && !options.task.embeds() && !config.preference)
-    report.show_replies(inputs.text, *valid);
+  if (valid != nullptr && !options.task.embeds()) report.show_replies(inputs.text, *valid);
   const TrainingSummary summary =
       run_training(inputs.loaded.model(), inputs.adapter, inputs.data.train, valid, config,
                    folder.checkpoint(), report.callbacks(interrupt));
@@ -271,16 +271,11 @@ void follow_in_process(const Options& options, const DataSet& data) {
 
 // Errors: invalid_argument for options that exclude each other.
 void check_combination(const Options& options, std::int64_t devices) {
-  const bool prefers = options.preference.preference().has_value();
   require(!options.find_rate.searches() || devices == 1,
           "train: --find-lr searches on one device, got {}; name one by --device", devices);
-  require(!options.find_rate.searches() || !prefers,
+  require(!options.find_rate.searches() || !options.preference.preference(),
           "train: --find-lr searches with the loss of the next token; leave out --loss {}",
           options.preference.loss);
-  require(devices == 1 || !prefers, "train: --loss {} trains on one device, got {}; name one",
-          options.preference.loss, devices);
-  require(!prefers || !options.evaluation.generates(),
-          "train: exact match, choices and --eval-command are for --loss sft");
 }
 
 int train(Options options) {
