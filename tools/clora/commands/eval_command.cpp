@@ -171,6 +171,7 @@ EvalResult evaluated_preferences(const Options& options, const PreferenceLoss& l
   const auto arena = std::make_shared<Arena>();
   PreferenceRows rows = preference_rows(records,
                                         {.batch_size = options.batch_size,
+                                         .adapter_out = {},
                                          .max_seq_length = options.data.max_seq_length,
                                          .preference = loss},
                                         loaded.model().config());
