@@ -346,7 +346,10 @@ std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batche
   return impl.finish(std::exchange(impl.in_flight, std::move(flight)));
 }
 
-void Trainer::prepare(const WantedRows& wanted) { impl_->recorded->prepare(wanted); }
+void Trainer::prepare(const WantedRows& wanted) {
+  impl_->recorded->prepare(wanted);
+  if (impl_->kl_steps) impl_->kl_steps->prepare(wanted);  // as many rows with other answers
+}
 
 double Trainer::roofline_seconds(const WantedRows& wanted, const RooflinePeaks& peaks) {
   return impl_->recorded->prepare(wanted).batch().roofline_seconds(peaks) +
