@@ -68,6 +68,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/rowwise/columns.hpp
   ops/rowwise/dropout.hpp
   ops/rowwise/embedding.hpp
+  ops/rowwise/gather_rows.hpp
   ops/rowwise/layer_norm.hpp
   ops/rowwise/rms_norm.hpp
   ops/rowwise/rope.hpp
