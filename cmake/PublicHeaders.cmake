@@ -52,6 +52,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/gemm/gemm.hpp
   ops/gemm/product_input.hpp
   ops/lora_linear/dora.hpp
+  ops/lora_linear/lora_embedding.hpp
   ops/lora_linear/lora_gradient.hpp
   ops/lora_linear/lora_linear.hpp
   ops/loss/contrastive.hpp
@@ -81,6 +82,7 @@ set(CLORA_PUBLIC_HEADERS
   lora/adapter_matrices.hpp
   lora/combination.hpp
   lora/compression.hpp
+  lora/conversion.hpp
   lora/merge.hpp
   lora/parameter_set.hpp
   lora/peft_files.hpp
@@ -94,6 +96,7 @@ set(CLORA_PUBLIC_HEADERS
   model/embedding/embedding_scores.hpp
   model/transformer/fingerprint.hpp
   model/transformer/forward_pass.hpp
+  model/transformer/adapter_sites.hpp
   model/transformer/column_scales.hpp
   model/transformer/gradient_parts.hpp
   model/transformer/language_model.hpp
@@ -105,6 +108,7 @@ set(CLORA_PUBLIC_HEADERS
   model/files/gguf.hpp
   model/configuration/block_spec.hpp
   model/configuration/model_config.hpp
+  model/weights/stored_ends.hpp
   model/weights/weights.hpp
   model/generation/engine.hpp
   model/generation/generation_request.hpp

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <numeric>
 #include <random>
 #include <utility>
 
+#include "lora/end_modules.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -29,6 +31,13 @@ std::vector<AdapterModule> modules_of(const std::vector<AdapterSite>& sites,
 float uniform(std::mt19937_64& generator, double bound) {
   const double unit = static_cast<double>(generator() >> 40U) * 0x1p-24;
   return static_cast<float>(bound * (2 * unit - 1));
+}
+
+// From the standard normal distribution (Box and Muller, 1958).
+float normal(std::mt19937_64& generator) {
+  const auto unit = [&] { return (static_cast<double>(generator() >> 11U) + 0.5) * 0x1p-53; };
+  const double radius = std::sqrt(-2 * std::log(unit()));
+  return static_cast<float>(radius * std::cos(2 * std::numbers::pi * unit()));
 }
 
 }  // namespace
@@ -80,6 +89,11 @@ void Adapter::initialise(std::uint64_t seed) {
   std::mt19937_64 generator(seed);
   std::vector<float> values(static_cast<std::size_t>(parameters().elements()));
   for (const AdapterModule& module : modules_) {
+    if (is_embedding(module.site.path)) {
+      const auto of_b = static_cast<std::size_t>(module.rank * module.site.outputs);
+      for (float& b : std::span(values).subspan(module.bt_offset, of_b)) b = normal(generator);
+      continue;
+    }
     const double bound = 1 / std::sqrt(static_cast<double>(module.site.inputs));
     const auto count = static_cast<std::size_t>(module.rank * module.site.inputs);
     for (std::size_t i = 0; i < count; ++i) values[module.a_offset + i] = uniform(generator, bound);

@@ -6,6 +6,7 @@
 
 #include "clora/lora/safetensors.hpp"
 #include "clora/runtime/files/file.hpp"
+#include "lora/end_modules.hpp"
 #include "lora/module_selection.hpp"
 #include "lora/peft_config.hpp"
 #include "lora/peft_tensors.hpp"
@@ -54,6 +55,7 @@ std::set<std::string> paths_in(const SafetensorsFile& file, const std::vector<Ad
                                bool use_dora) {
   std::set<std::string> paths;
   for (const std::string& name : file.names()) {
+    if (path_of_stored_end(name)) continue;
     const std::optional<std::string> path = path_in(name, use_dora);
     if (!path) {
       fail(ErrorCode::unsupported,
@@ -63,8 +65,8 @@ std::set<std::string> paths_in(const SafetensorsFile& file, const std::vector<Ad
            kPeftConfigFile);
     }
     require(site_of(sites, *path) != nullptr,
-            "adapter '{}': tensor '{}' matches no linear layer of this base model; is it an "
-            "adapter for another model?",
+            "adapter '{}': tensor '{}' matches no layer of this base model that can be adapted; is "
+            "it an adapter for another model?",
             file.path().string(), name);
     paths.insert(*path);
   }
@@ -101,16 +103,26 @@ StoredTensor magnitude_of(const SafetensorsFile& file, const AdapterModule& modu
   return tensor;
 }
 
-// Rejects layers that a PEFT configuration may name but that cannot be adapted here.
-void refuse_other_layers(ModuleSelection& selection, const std::string& source) {
-  for (const std::string_view path : {"lm_head", "model.embed_tokens"}) {
-    if (selection.selects(path)) {
-      fail(ErrorCode::unsupported,
-           "{}: target_modules selects {}; only adapters of q_proj, k_proj, v_proj, o_proj, "
-           "gate_proj, up_proj and down_proj are supported",
-           source, path);
-    }
+// Rejects modules that a PEFT configuration may name but that cannot be adapted here.
+void refuse_other_ends(ModuleSelection& selection, const std::string& source,
+                       const std::vector<AdapterSite>& sites) {
+  for (const std::string_view path : {kHeadPath, kEmbeddingsPath}) {
+    if (site_of(sites, path) != nullptr || !selection.selects(path)) continue;
+    fail(ErrorCode::unsupported,
+         "{}: target_modules selects {}, which cannot be adapted in this base model", source, path);
   }
+}
+
+// The head of a tied model has matrices that PEFT does not select with it (ensures_weight_tying()).
+AdapterConfig with_tied_head(AdapterConfig config, const std::string& source) {
+  ModuleSelection selection(config, source);
+  if (selection.selects(kHeadPath) || !selection.selects(kEmbeddingsPath)) return config;
+  if (config.targets_are_regex) {
+    config.target_modules = {fmt::format("(?:{})|{}", config.target_modules.front(), kHeadPath)};
+  } else {
+    config.target_modules.emplace_back(kHeadPath);
+  }
+  return config;
 }
 
 // The modules that the configuration selects, in the order of the model. The file must have the
@@ -119,7 +131,7 @@ std::vector<AdapterModule> modules_of(const AdapterConfig& config, const std::st
                                       const std::set<std::string>& paths,
                                       const std::vector<AdapterSite>& sites) {
   ModuleSelection selection(config, source);
-  refuse_other_layers(selection, source);
+  refuse_other_ends(selection, source, sites);
   std::vector<AdapterModule> modules;
   for (const AdapterSite& site : sites) {
     const bool is_selected = selection.selects(site.path);
@@ -141,8 +153,7 @@ std::vector<AdapterModule> modules_of(const AdapterConfig& config, const std::st
     modules.push_back({site, rank, static_cast<float>(scale), 0, 0});
   }
   if (modules.empty()) {
-    fail(ErrorCode::invalid_file, "{}: target_modules selects no linear layer of this base model",
-         source);
+    fail(ErrorCode::invalid_file, "{}: target_modules selects no layer of this base model", source);
   }
   return modules;
 }
@@ -151,6 +162,10 @@ std::vector<AdapterModule> modules_of(const AdapterConfig& config, const std::st
 void check_shapes(const SafetensorsFile& file, const std::vector<AdapterModule>& modules,
                   bool use_dora) {
   for (const AdapterModule& module : modules) {
+    if (use_dora && is_embedding(module.site.path)) {
+      fail(ErrorCode::unsupported, "adapter '{}': DoRA is not supported for token embeddings ({})",
+           file.path().string(), module.site.path);
+    }
     (void)matrix_of(file, name_of_a(module.site.path), module.rank, module.site.inputs);
     (void)matrix_of(file, name_of_b(module.site.path), module.site.outputs, module.rank);
     if (use_dora) (void)magnitude_of(file, module);
@@ -194,11 +209,14 @@ void save_adapter(const Adapter& adapter, const std::filesystem::path& folder) {
 Adapter load_adapter(Context& context, const std::filesystem::path& folder,
                      const std::vector<AdapterSite>& sites) {
   require_peft_folder(folder);
-  const AdapterConfig config = read_peft_config(folder);
+  AdapterConfig config = read_peft_config(folder);
   const SafetensorsFile file = SafetensorsFile::open(folder / kPeftTensorFile);
   const std::string source = (folder / kPeftConfigFile).string();
-  std::vector<AdapterModule> modules =
-      modules_of(config, source, paths_in(file, sites, config.use_dora), sites);
+  const std::set<std::string> paths = paths_in(file, sites, config.use_dora);
+  if (paths.contains(std::string(kHeadPath)) && ensures_weight_tying(folder)) {
+    config = with_tied_head(std::move(config), source);
+  }
+  std::vector<AdapterModule> modules = modules_of(config, source, paths, sites);
   check_shapes(file, modules, config.use_dora);
   Adapter adapter(context, std::move(modules), config);
   std::vector<float> flat(static_cast<std::size_t>(adapter.parameters().elements()));

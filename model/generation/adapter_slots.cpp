@@ -4,6 +4,7 @@
 #include <cmath>
 #include <variant>
 
+#include "lora/end_modules.hpp"
 #include "lora/finite_values.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/memory/half.hpp"
@@ -76,6 +77,17 @@ void apply_scales(HostAdapter& adapter, bool casts, ScaleOf scale_of) {
   if (!casts) return;
   adapter.parameters_bf16.resize(adapter.parameters.size());
   std::ranges::transform(adapter.parameters, adapter.parameters_bf16.begin(), float_to_bf16);
+}
+
+// Rows of one step have adapters of their own in the linear layers of blocks only.
+void refuse_ends(const std::string& name, const Adapter& adapter) {
+  for (const std::string_view path : {kEmbeddingsPath, kHeadPath}) {
+    if (adapter.find(path) == nullptr) continue;
+    fail(ErrorCode::unsupported,
+         "adapter '{}': it adapts {}, which adapters of single requests cannot; use it for all "
+         "requests, as the base adapter, or merge it into its base model with clora fuse",
+         name, path);
+  }
 }
 
 // A slot has the factors of a low-rank term, without factors of columns.
@@ -196,6 +208,7 @@ void AdapterSlots::add(const std::string& name, const Adapter& adapter) {
   require(stacks_.has_value(),
           "adapter '{}': adapters of requests need at least one slot on the device, got 0", name);
   refuse_magnitudes(name, adapter);
+  refuse_ends(name, adapter);
   require_layers(name, adapter);
   auto copy = std::make_shared<const HostAdapter>(copy_of(adapter));
   require_values(name, *copy);

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
-#include "clora/ops/gemm/gemm.hpp"
+#include "clora/ops/lora_linear/lora_embedding.hpp"
 #include "clora/ops/rowwise/add.hpp"
 #include "clora/ops/rowwise/embedding.hpp"
 #include "clora/ops/rowwise/soft_cap.hpp"
+#include "lora/end_modules.hpp"
+#include "model/transformer/adapted_ends.hpp"
 #include "model/transformer/norm.hpp"
 #include "ops/activations.hpp"
 
@@ -16,8 +18,8 @@ RecordedModel::RecordedModel(Recording& recording, const ModelInputs& inputs)
   const LanguageModel& model = recording.model();
   Batch& batch = recording.batch();
   const Tensor x = rows_of_stream(recording.rows(), "embeddings");
-  record_embedding(batch, x, inputs.ids, model.embeddings(),
-                   static_cast<float>(model.config().embedding_scale));
+  record_embedding(batch, x, inputs.ids, model.embeddings(), embedding_scale());
+  add_adapter_of_embeddings(x, inputs.ids);
   add_positions(x);
   const bool fused = inputs.fused_blocks && inputs.fused_blocks(x);
   selected_rows_ = fused ? x : record_blocks(x);
@@ -30,6 +32,18 @@ RecordedModel::RecordedModel(Recording& recording, const ModelInputs& inputs)
   if (model.final_norm().empty()) return;
   output_ = batch.temporary(selected_rows_.shape(), inputs.output_type, "final norm");
   record_norm(batch, output_, selected_rows_, model.final_norm(), recording.epsilon());
+}
+
+float RecordedModel::embedding_scale() const {
+  return static_cast<float>(recording_.model().config().embedding_scale);
+}
+
+void RecordedModel::add_adapter_of_embeddings(const Tensor& x, const Tensor& ids) {
+  const LoraWeights lora = embedding_adapter_of(recording_.adapter());
+  if (lora.empty()) return;
+  adapted_ids_ = ids;
+  embedding_s_ = recording_.temporary({recording_.rows(), lora.rank()}, "s of embeddings");
+  record_lora_embedding(recording_.batch(), x, embedding_s_, ids, lora, embedding_scale());
 }
 
 // What an encoder adds to its embeddings.
@@ -48,7 +62,10 @@ void RecordedModel::add_positions(const Tensor& x) {
 
 void RecordedModel::record_logits(const Tensor& logits) const {
   const LanguageModel& model = recording_.model();
-  record_gemm(recording_.batch(), logits, output_, model.head());
+  const LoraWeights lora = head_adapter_of(recording_.adapter()).lora;
+  Tensor s;
+  if (!lora.empty()) s = recording_.temporary({output_.shape()[0], lora.rank()}, "s of the head");
+  record_lora_linear(recording_.batch(), logits, s, output_, {model.head(), {}}, lora);
   const auto cap = static_cast<float>(model.config().logit_soft_cap);
   if (cap != 0) record_soft_cap(recording_.batch(), logits, cap);
 }
@@ -271,14 +288,24 @@ void RecordedModel::note_gradients(const Block& block) {
 
 void RecordedModel::record_backward(const Tensor& doutput, const Tensor& place) {
   StreamGradient dx = record_output_backward(doutput, place);
-  const auto lowest_block = std::ranges::find_if(blocks_, &Block::has_adapter);
+  const bool to_embeddings = !embedding_s_.empty();
+  const auto lowest_block =
+      to_embeddings ? blocks_.begin() : std::ranges::find_if(blocks_, &Block::has_adapter);
   for (auto block = blocks_.end(); block != lowest_block;) {
     --block;
     recompute(static_cast<std::size_t>(block - blocks_.begin()));
-    record_block_backward(*block, dx, block == lowest_block);
+    record_block_backward(*block, dx, block == lowest_block && !to_embeddings);
     note_gradients(*block);
   }
+  if (to_embeddings) record_embeddings_backward(dx.d);
   recording_.deferred().flush(recording_.batch());
+}
+
+void RecordedModel::record_embeddings_backward(const Tensor& dx) {
+  const Adapter& adapter = *recording_.adapter();
+  record_lora_embedding_backward(recording_.batch(), adapter.gradients(kEmbeddingsPath), dx,
+                                 {adapted_ids_, embedding_s_}, embedding_adapter_of(&adapter),
+                                 embedding_scale());
 }
 
 }  // namespace clora

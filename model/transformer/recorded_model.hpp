@@ -72,6 +72,9 @@ class RecordedModel {
     const Tensor& for_products() const { return bf16.empty() ? d : bf16; }
   };
 
+  float embedding_scale() const;
+  void add_adapter_of_embeddings(const Tensor& x, const Tensor& ids);
+  void record_embeddings_backward(const Tensor& dx);
   void add_positions(const Tensor& x);
   Tensor record_blocks(Tensor x);
   // Returns the block's output.
@@ -107,7 +110,8 @@ class RecordedModel {
   Recording& recording_;
   std::vector<Block> blocks_;
   std::vector<GradientPart> gradient_parts_;
-  Tensor selected_rows_;  // [C, D], before the final norm
+  Tensor adapted_ids_, embedding_s_;  // [T] and [T, R], if the embeddings have an adapter
+  Tensor selected_rows_;              // [C, D], before the final norm
   Tensor output_;
 };
 

@@ -129,7 +129,20 @@ def cases():
         yield f"init {start}", dict(r=4, init_lora_weights=start, target_modules=QV), "refused"
     yield "bias", dict(r=4, bias="all", target_modules=QV), "refused"
     yield "lora_bias", dict(r=4, lora_bias=True, target_modules=QV), "refused"
-    yield "head", dict(r=4, target_modules=["q_proj", "lm_head"]), "refused"
+    for tying in (False, True):
+        for ends in (["lm_head"], ["embed_tokens"], ["embed_tokens", "lm_head"],
+                     ["model.embed_tokens"], r".*(q_proj|lm_head|embed_tokens)"):
+            targets = ends if isinstance(ends, str) else ["q_proj"] + ends
+            yield f"ends {ends}{' tied' if tying else ''}", dict(
+                r=4, lora_alpha=7, lora_dropout=0.1, target_modules=targets,
+                ensure_weight_tying=tying), "loaded"
+    yield "ends with their own ranks", dict(
+        r=4, lora_alpha=7, use_rslora=True, target_modules=QV + ["lm_head", "embed_tokens"],
+        rank_pattern={"lm_head": 2, "embed_tokens": 3}, alpha_pattern={"lm_head": 9}), "loaded"
+    yield "head of one layer", dict(r=4, target_modules=["q_proj", "lm_head"],
+                                    layers_to_transform=[1]), "loaded"
+    yield "dora head", dict(r=4, use_dora=True, target_modules=["q_proj", "lm_head"]), "refused"
+    yield "dora embeddings", dict(r=4, use_dora=True, target_modules=["embed_tokens"]), "refused"
     yield "modules_to_save", dict(r=4, target_modules=QV, modules_to_save=["norm"]), "refused"
     yield "trainable tokens", dict(r=4, target_modules=QV,
                                    trainable_token_indices=[1, 2]), "refused"
@@ -165,7 +178,8 @@ def fill(model):
             values = torch.randn(parameter.shape, generator=generator)
             # Magnitudes are near the norms with which they begin.
             is_magnitude = "lora_magnitude_vector" in name
-            parameter.data = parameter.data * (1 + 0.2 * values) if is_magnitude else 0.08 * values
+            # In place: PEFT's matrices of a tied head are views of those of the embeddings.
+            parameter.data.copy_(parameter * (1 + 0.2 * values) if is_magnitude else 0.08 * values)
 
 
 def logits_of(model):

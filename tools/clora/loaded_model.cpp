@@ -7,6 +7,8 @@
 #include <cmath>
 
 #include "clora/lora/peft_files.hpp"
+#include "clora/model/transformer/adapter_sites.hpp"
+#include "clora/model/weights/stored_ends.hpp"
 #include "clora/ops/roofline_peaks/roofline_peaks.hpp"
 #include "clora/runtime/error.hpp"
 #include "runtime/elapsed.hpp"
@@ -83,7 +85,9 @@ LoadedModel::LoadedModel(const CommonOptions& options, Output& output, std::int6
 
 std::optional<Adapter> LoadedModel::adapter(const std::string& folder) {
   if (folder.empty()) return std::nullopt;
-  return load_adapter(*context_, folder, adapter_sites(model_->config()));
+  Adapter adapter = load_adapter(*context_, folder, all_adapter_sites(model_->config()));
+  require_stored_ends(folder, files_.all());
+  return adapter;
 }
 
 std::vector<std::int32_t> LoadedModel::end_ids(const ModelText& text) const {

@@ -4,6 +4,8 @@
 #include <array>
 
 #include "clora/lora/peft_files.hpp"
+#include "clora/model/transformer/adapter_sites.hpp"
+#include "clora/model/weights/stored_ends.hpp"
 #include "lora/module_selection.hpp"
 #include "runtime/fail.hpp"
 #include "tools/command_line/adapter_options.hpp"
@@ -96,7 +98,10 @@ void add_training_adapter_options(CLI::App& command, TrainingAdapterOptions& opt
 Adapter make_adapter(const TrainingAdapterOptions& options, Context& context,
                      const ModelConfig& model, const std::string& model_name, std::uint64_t seed) {
   if (!options.init.empty()) {
-    Adapter adapter = load_adapter(context, options.init, adapter_sites(model));
+    Adapter adapter = load_adapter(context, options.init, all_adapter_sites(model));
+    if (has_stored_ends(options.init)) {
+      require_stored_ends(options.init, WeightFiles::open(model_name).all());
+    }
     require_same(options, "rank", options.config.rank, adapter.config().rank);
     require_same(options, "alpha", options.config.alpha, adapter.config().alpha);
     require_same(options, "dropout", options.config.dropout, adapter.config().dropout);
@@ -107,7 +112,7 @@ Adapter make_adapter(const TrainingAdapterOptions& options, Context& context,
   const auto sites = select_sites(model, options.target_modules, last_layers(options));
   AdapterConfig config = options.config;
   config.base_model = model_name;
-  select_exactly(config, sites, adapter_sites(model));
+  select_exactly(config, sites, all_adapter_sites(model));
   Adapter adapter(context, sites, config);
   adapter.initialise(seed);
   return adapter;
