@@ -12,6 +12,7 @@ import ctypes
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -207,12 +208,12 @@ def run_case(clora, loaded, base, arguments, wanted, folder):
         want = make_peft(base, arguments, first)
     except Exception as error:
         return True, 0.0, f"PEFT itself cannot do it: {type(error).__name__}: {error}"[:160]
+    vocabulary = want.shape[1]
     try:
         adapter = clora.load_adapter(model, first)
+        differences = {"load": difference(clora.logits(session, vocabulary, adapter), want)}
     except RuntimeError as error:
         return wanted == "refused", 0.0, f"refused: {error}"[:160]
-    vocabulary = want.shape[1]
-    differences = {"load": difference(clora.logits(session, vocabulary, adapter), want)}
     clora.save_adapter(adapter, again)
     second = clora.load_adapter(model, again)
     differences["again"] = difference(clora.logits(session, vocabulary, second), want)
@@ -229,10 +230,32 @@ def run_case(clora, loaded, base, arguments, wanted, folder):
     return good, worst, f"{text}, without it {moved:.1e} {missing or ''}"
 
 
+def run_conversion(program, clora, loaded, base, start, folder):
+    """As run_case(), of an adapter with changed base weights, which `clora adapters convert`
+    converts with its matrices before training."""
+    model, session = loaded
+    changed = get_peft_model(base(), LoraConfig(r=4, lora_alpha=7, init_lora_weights=start,
+                                                target_modules=QV))
+    changed.save_pretrained(folder / "initial")
+    fill(changed)
+    changed.save_pretrained(folder / "trained")
+    want = logits_of(changed)
+    subprocess.run([program, "adapters", "convert", folder / "trained", "--initial",
+                    folder / "initial", "--out", folder / "plain"], check=True,
+                   stdout=subprocess.DEVNULL)
+    adapter = clora.load_adapter(model, folder / "plain")
+    differences = {"converted": difference(clora.logits(session, want.shape[1], adapter), want),
+                   "by PEFT": difference(
+                       logits_of(PeftModel.from_pretrained(base(), folder / "plain")), want)}
+    worst = max(differences.values())
+    return worst <= TOLERANCE, worst, ", ".join(f"{k} {v:.1e}" for k, v in differences.items())
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", required=True, help="libclora.so")
+    parser.add_argument("--program", help="clora, to test conversions as well")
     parser.add_argument("--model", help="only this one: llama, qwen2, qwen3, mistral")
     parser.add_argument("--case", default="", help="only the cases with this in their name")
     arguments = parser.parse_args()
@@ -266,6 +289,14 @@ def main():
                 failed += not good
                 worst = max(worst, most)
                 print(f"{'ok    ' if good else 'FAILED'} {name}: {case}: {text}", flush=True)
+            for start in ("pissa", "pissa_niter_2", "olora") if arguments.program else ():
+                shutil.rmtree(folder / "case", ignore_errors=True)
+                good, most, text = run_conversion(arguments.program, clora, loaded, base, start,
+                                                  folder / "case")
+                total += 1
+                failed += not good
+                worst = max(worst, most)
+                print(f"{'ok    ' if good else 'FAILED'} {name}: convert {start}: {text}", flush=True)
     print(f"{total} cases, {failed} failed, largest difference {worst:.1e} of the largest logit")
     sys.exit(1 if failed else 0)
 
