@@ -203,6 +203,9 @@ TEST_F(CommandLineAdapters, ExtractFindsTheAdapterOfAFusedModel) {
   EXPECT_NEAR(extracted["losses"][0].at("loss").get<double>(),
               extracted["losses"][2].at("loss").get<double>(), 2e-3);
   EXPECT_NEAR(json({"diff", at("again"), at("one")}).at("cosine").get<double>(), 1, 1e-6);
+  const auto without_data = json({"extract", "--model", at("model"), "--tuned", at("fused"),
+                                  "--rank", "4", "--out", at("without data")});
+  EXPECT_EQ(without_data.at("modules"), extracted.at("modules"));
 }
 
 }  // namespace
