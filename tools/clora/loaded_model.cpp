@@ -90,18 +90,6 @@ std::optional<Adapter> LoadedModel::adapter(const std::string& folder) {
   return adapter;
 }
 
-std::vector<std::int32_t> LoadedModel::end_ids(const ModelText& text) const {
-  std::vector<std::int32_t> ids = model_->config().eos_ids;
-  if (text.has_tokenizer()) {
-    const auto& more = text.tokenizer().end_of_generation();
-    ids.insert(ids.end(), more.begin(), more.end());
-  }
-  std::ranges::sort(ids);
-  const auto repeated = std::ranges::unique(ids);
-  ids.erase(repeated.begin(), repeated.end());
-  return ids;
-}
-
 void LoadedModel::show_inside() {
   if (!options_.profile.empty()) {
     const ProfileBy by = options_.profile == "shapes" ? ProfileBy::shape : ProfileBy::op;

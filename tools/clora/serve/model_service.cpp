@@ -201,7 +201,7 @@ struct ModelService::Impl {
             .chat_template_text = text.chat_template_text(),
             .chat_template_source = options.chat_template.empty() ? tokenizer.chat_template()
                                                                   : text.chat_template_text(),
-            .end_ids = loaded.end_ids(text),
+            .end_ids = text.end_ids(loaded.model().config()),
             .fingerprint = "fp_" + digest_of(std::string_view(identity)).text().substr(0, 10),
             .limits = {.max_positions = config.max_positions,
                        .max_output_tokens = options.max_output_tokens,
