@@ -1,5 +1,6 @@
 // clora.h: models and adapters.
 #include "clora/lora/peft_files.hpp"
+#include "clora/model/transformer/saved_tensors.hpp"
 #include "clora/model/weights/weights.hpp"
 #include "lora/module_selection.hpp"
 #include "model/c_api/boundary.hpp"
@@ -123,7 +124,8 @@ clora_status clora_adapter_load(clora_model* model, const char* folder, clora_ad
     const auto& core = core_of(model, kWho);
     require_given(folder, kWho, "folder");
     return handle_of(
-        core, load_adapter(core->context->context, folder, adapter_sites(core->model->config())));
+        core, load_adapter(core->context->context, folder, adapter_sites(core->model->config()),
+                           savable_tensors(core->model->config())));
   });
 }
 

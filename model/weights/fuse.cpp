@@ -28,7 +28,9 @@ void require_finite(std::span<const float> values, std::string_view name) {
 }
 
 std::vector<float> fused_values(const WeightView& view, const Adapter& adapter) {
-  std::vector<float> values = hugging_face_values(view);
+  const Tensor saved = adapter.saved(view.name);
+  std::vector<float> values =
+      saved.empty() ? hugging_face_values(view) : adapter.context().read<float>(saved);
   std::string_view path = view.name;
   if (path.ends_with(kWeight)) path.remove_suffix(kWeight.size());
   if (adapter.find(path) != nullptr) merge_into(values, read_lora(adapter, path));

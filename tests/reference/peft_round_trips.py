@@ -130,7 +130,12 @@ def cases():
     yield "bias", dict(r=4, bias="all", target_modules=QV), "refused"
     yield "lora_bias", dict(r=4, lora_bias=True, target_modules=QV), "refused"
     yield "head", dict(r=4, target_modules=["q_proj", "lm_head"]), "refused"
-    yield "modules_to_save", dict(r=4, target_modules=QV, modules_to_save=["norm"]), "refused"
+    for modules in (["norm"], ["input_layernorm", "model.norm"]):
+        yield f"modules_to_save {modules}", dict(r=4, target_modules=QV,
+                                                 modules_to_save=modules), "loaded"
+    for modules in (["lm_head"], ["embed_tokens"], ["k_proj"], ["mlp"]):
+        yield f"modules_to_save {modules}", dict(r=4, target_modules=QV,
+                                                 modules_to_save=modules), "refused"
     yield "trainable tokens", dict(r=4, target_modules=QV,
                                    trainable_token_indices=[1, 2]), "refused"
     yield "alora", dict(r=4, target_modules=QV, task_type="CAUSAL_LM",
@@ -161,11 +166,11 @@ def fill(model):
     are small enough for f32 to stay within TOLERANCE through all layers."""
     generator = torch.Generator().manual_seed(3)
     for name, parameter in sorted(model.named_parameters()):
-        if "lora_" in name:
+        if "lora_" in name or "modules_to_save" in name:
             values = torch.randn(parameter.shape, generator=generator)
-            # Magnitudes are near the norms with which they begin.
-            is_magnitude = "lora_magnitude_vector" in name
-            parameter.data = parameter.data * (1 + 0.2 * values) if is_magnitude else 0.08 * values
+            # Magnitudes and full tensors are near the values with which they begin.
+            is_near = "lora_A" not in name and "lora_B" not in name
+            parameter.data = parameter.data * (1 + 0.2 * values) if is_near else 0.08 * values
 
 
 def logits_of(model):

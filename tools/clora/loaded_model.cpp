@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "clora/lora/peft_files.hpp"
+#include "clora/model/transformer/saved_tensors.hpp"
 #include "clora/ops/roofline_peaks/roofline_peaks.hpp"
 #include "clora/runtime/error.hpp"
 #include "runtime/elapsed.hpp"
@@ -83,7 +84,8 @@ LoadedModel::LoadedModel(const CommonOptions& options, Output& output, std::int6
 
 std::optional<Adapter> LoadedModel::adapter(const std::string& folder) {
   if (folder.empty()) return std::nullopt;
-  return load_adapter(*context_, folder, adapter_sites(model_->config()));
+  return load_adapter(*context_, folder, adapter_sites(model_->config()),
+                      savable_tensors(model_->config()));
 }
 
 std::vector<std::int32_t> LoadedModel::end_ids(const ModelText& text) const {

@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "clora/model/training/training_run.hpp"
-#include "clora/model/transformer/column_scales.hpp"
 #include "runtime/fail.hpp"
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/data_options.hpp"
@@ -219,7 +218,7 @@ TrainingSummary lead(Options options, RunFolder& folder, const DataSet& data, co
   LoadedModel loaded(options.common, output, options.data.max_seq_length);
   Adapter adapter = make_adapter(options.adapter, loaded.context(), loaded.model().config(),
                                  options.common.model, options.common.seed);
-  if (options.adapter.init.empty()) initialise_magnitudes(loaded.model(), adapter);
+  initialise_from_model(options.adapter, loaded.model(), adapter);
   if (!folder.checkpoint().empty()) {  // checked before anything in the folder changes
     (void)check_resume(folder.checkpoint(), loaded.model(), adapter, data.train,
                        run_config(options, loaded.model().config()));
@@ -236,7 +235,7 @@ int search(Options options, const DataSet& data, Output& output) {
   LoadedModel loaded(options.common, output, options.data.max_seq_length);
   Adapter adapter = make_adapter(options.adapter, loaded.context(), loaded.model().config(),
                                  options.common.model, options.common.seed);
-  if (options.adapter.init.empty()) initialise_magnitudes(loaded.model(), adapter);
+  initialise_from_model(options.adapter, loaded.model(), adapter);
   const int code =
       find_rate(options.find_rate, loaded.model(), adapter, data.train,
                 run_config(options, loaded.model().config()), options.common.model, output);
@@ -258,7 +257,7 @@ void follow(Options options, const DataSet& data, const std::function<bool()>& s
   LanguageModel model(context, files, {.context_length = options.data.max_seq_length});
   Adapter adapter = make_adapter(options.adapter, context, model.config(), options.common.model,
                                  options.common.seed);
-  if (options.adapter.init.empty()) initialise_magnitudes(model, adapter);
+  initialise_from_model(options.adapter, model, adapter);
   run_training(model, adapter, data.train, data.valid ? &*data.valid : nullptr,
                run_config(options, model.config()), checkpoint, {.should_stop = should_stop});
 }
