@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/program.hpp"
+#include "tests/support/test_files.hpp"
 #include "tests/support/training_folder.hpp"
 
 namespace clora {
@@ -11,12 +12,16 @@ namespace {
 using test::ProgramResult;
 using test::run_clora;
 using testing::HasSubstr;
+using testing::Not;
 
 class Memory : public test::TrainingFolder {
  protected:
   ProgramResult train(const char* out, std::vector<std::string> options) const {
     options.insert(options.end(), {"--steps", "2", "--json"});
     return run_clora(training(out, options));
+  }
+  std::string settings_of(const char* out) const {
+    return test::read_file(std::filesystem::path(at(out)) / "run.toml");
   }
   std::vector<double> losses(const ProgramResult& result) const {
     std::vector<double> all;
@@ -54,6 +59,8 @@ TEST_F(Memory, TrainingTakesWhatFitsAndSaysSo) {
   const ProgramResult checkpointed = train("checkpointed", {"--gradient-checkpointing"});
   ASSERT_EQ(checkpointed.exit_code, 0) << checkpointed.err;
   EXPECT_EQ(losses(checkpointed), losses(free));  // the same bits
+  EXPECT_THAT(settings_of("free"), Not(HasSubstr("\ngradient-checkpointing")));
+  EXPECT_THAT(settings_of("checkpointed"), HasSubstr("gradient-checkpointing = 1"));
   const ProgramResult limited = train("limited", {"--memory", "1GiB"});
   ASSERT_EQ(limited.exit_code, 0) << limited.err;
   EXPECT_THAT(limited.err, HasSubstr("planned, everything kept"));

@@ -6,7 +6,7 @@
 
 RUN is a folder that `clora train --tensorboard` wrote. Every number of a step and of an evaluation
 in log.jsonl must be a scalar with the same step and value (in f32), and there must be no other.
-Checked with tensorboard 2.21.0 and protobuf 7.36.2, on a run and on one that was resumed.
+Checked with tensorboard 2.21.0 and protobuf 7.36.2.
 """
 import json
 import pathlib

@@ -1,14 +1,14 @@
 // clora train: fine-tunes a LoRA adapter on records.
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 
 #include "clora/model/training/training_run.hpp"
 #include "runtime/fail.hpp"
 #include "tools/clora/commands/commands.hpp"
-#include "tools/clora/commands/data_options.hpp"
 #include "tools/clora/commands/embedding_task.hpp"
-#include "tools/clora/data_report_text.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/training/evaluation_options.hpp"
 #include "tools/clora/training/find_rate.hpp"
@@ -20,6 +20,7 @@
 #include "tools/clora/training/run_folder.hpp"
 #include "tools/clora/training/run_options.hpp"
 #include "tools/clora/training/training_adapter.hpp"
+#include "tools/clora/training/training_data.hpp"
 #include "tools/clora/training/training_report.hpp"
 #include "tools/command_line/config_file.hpp"
 
@@ -70,47 +71,13 @@ struct Options {
   std::string effective;  // the text of run.toml
 };
 
-struct DataSet {
-  Records train;
-  std::optional<Records> valid = {};
-  std::vector<NamedReport> reports = {};  // of train, and of valid
-  std::vector<ChoiceQuestion> choices = {};
-};
-
-void show(const DataSet& data, const DataOptions& options, Output& output) {
-  for (const NamedReport& each : data.reports) {
-    for (const std::string& line :
-         lines_of(each, static_cast<std::size_t>(options.max_seq_length))) {
-      output.info("{}", line);
-    }
-  }
-  for (const std::string& line : lines_of_overlaps(data.reports)) output.warning("{}", line);
-}
-
-nlohmann::ordered_json json_of(const DataSet& data) {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const NamedReport& each : data.reports) list.push_back(json_of(each));
-  return list;
-}
-
-DataSet read_data(const Options& options, const ModelText& text, Output& output) {
+// Reads the data as the task and the loss need it.
+TrainingData read_data(const Options& options, const ModelText& text, Output& output) {
+  const TraceSpan span(options.common.trace.get(), "read and tokenise records");
   DataOptions how = options.data;
   set_task_of_data(options.task, options.common.model, how);
   options.preference.apply_to(how);
-  const SplitFiles files = split_files_of(how);
-  NamedReport of_train{names_of(files.train)};
-  DataSet data{read_records(files.train, how, how.limit, text, output, &of_train.report)};
-  data.reports.push_back(std::move(of_train));
-  if (!files.valid.empty()) {
-    NamedReport& of_valid = data.reports.emplace_back(NamedReport{names_of(files.valid)});
-    data.valid = read_records(files.valid, how, 0, text, output, &of_valid.report);
-  }
-  show(data, how, output);
-  if (!options.evaluation.choices.empty()) {
-    data.choices = read_choice_questions(options.evaluation.choices, text.tokenizer(),
-                                         text.find_chat_template(), record_options(how, text));
-  }
-  return data;
+  return read_training_data(how, options.evaluation.choices, text, output);
 }
 
 TrainingRunConfig run_config(const Options& options, const ModelConfig& model) {
@@ -124,7 +91,7 @@ TrainingRunConfig run_config(const Options& options, const ModelConfig& model) {
 }
 
 // Chooses what the run keeps in memory, before anything of it is loaded.
-void plan_memory(Options& options, const DataSet& data, Output& output) {
+void plan_memory(Options& options, const TrainingData& data, Output& output) {
   const TraceSpan span(options.common.trace.get(), "plan memory");
   const WeightFiles files = WeightFiles::open(options.common.model);
   const TrainingRunConfig config = run_config(options, files.config());
@@ -155,7 +122,7 @@ void plan_memory(Options& options, const DataSet& data, Output& output) {
 struct Inputs {
   LoadedModel& loaded;
   Adapter& adapter;
-  const DataSet& data;
+  const TrainingData& data;
   const ModelText& text;
   const RunEvaluation& evaluation;
 };
@@ -209,16 +176,21 @@ Options options_on(const RunDevice& device, Communicator* ranks, Options options
   return options;
 }
 
+Adapter new_adapter(const Options& options, LanguageModel& model) {
+  Adapter adapter = make_adapter(options.adapter, model.context(), model.config(),
+                                 options.common.model, options.common.seed);
+  initialise_from_model(options.adapter, model, adapter);
+  return adapter;
+}
+
 // Rank 0: writes the folder and the report.
-TrainingSummary lead(Options options, RunFolder& folder, const DataSet& data, const ModelText& text,
-                     const RunEvaluation& evaluation, Output& output) {
+TrainingSummary lead(Options options, RunFolder& folder, const TrainingData& data,
+                     const ModelText& text, const RunEvaluation& evaluation, Output& output) {
   Communicator* const ranks = options.run.settings.ranks;
   if (ranks != nullptr) (void)ranks->all_gather(folder.checkpoint().string());
   plan_memory(options, data, output);
   LoadedModel loaded(options.common, output, options.data.max_seq_length);
-  Adapter adapter = make_adapter(options.adapter, loaded.context(), loaded.model().config(),
-                                 options.common.model, options.common.seed);
-  initialise_from_model(options.adapter, loaded.model(), adapter);
+  Adapter adapter = new_adapter(options, loaded.model());
   if (!folder.checkpoint().empty()) {  // checked before anything in the folder changes
     (void)check_resume(folder.checkpoint(), loaded.model(), adapter, data.train,
                        run_config(options, loaded.model().config()));
@@ -230,12 +202,10 @@ TrainingSummary lead(Options options, RunFolder& folder, const DataSet& data, co
 }
 
 // Searches a learning rate with the adapter and the data of the run, and throws the adapter away.
-int search(Options options, const DataSet& data, Output& output) {
+int search(Options options, const TrainingData& data, Output& output) {
   plan_memory(options, data, output);
   LoadedModel loaded(options.common, output, options.data.max_seq_length);
-  Adapter adapter = make_adapter(options.adapter, loaded.context(), loaded.model().config(),
-                                 options.common.model, options.common.seed);
-  initialise_from_model(options.adapter, loaded.model(), adapter);
+  Adapter adapter = new_adapter(options, loaded.model());
   const int code =
       find_rate(options.find_rate, loaded.model(), adapter, data.train,
                 run_config(options, loaded.model().config()), options.common.model, output);
@@ -244,7 +214,7 @@ int search(Options options, const DataSet& data, Output& output) {
 }
 
 // Any other rank: computes and writes nothing. should_stop: for processes, which get signals.
-void follow(Options options, const DataSet& data, const std::function<bool()>& should_stop) {
+void follow(Options options, const TrainingData& data, const std::function<bool()>& should_stop) {
   const std::string checkpoint = options.run.settings.ranks->all_gather("").front();
   options.common.output.quiet = true;
   options.common.trace = nullptr;
@@ -255,15 +225,15 @@ void follow(Options options, const DataSet& data, const std::function<bool()>& s
   require_precision(options.common, context.device());
   const WeightFiles files = WeightFiles::open(options.common.model);
   LanguageModel model(context, files, {.context_length = options.data.max_seq_length});
-  Adapter adapter = make_adapter(options.adapter, context, model.config(), options.common.model,
-                                 options.common.seed);
-  initialise_from_model(options.adapter, model, adapter);
+  Adapter adapter = new_adapter(options, model);
+  TrainingCallbacks callbacks;
+  callbacks.should_stop = should_stop;
   run_training(model, adapter, data.train, data.valid ? &*data.valid : nullptr,
-               run_config(options, model.config()), checkpoint, {.should_stop = should_stop});
+               run_config(options, model.config()), checkpoint, callbacks);
 }
 
 // A rank in a process of its own: a signal stops all ranks after the step.
-void follow_in_process(const Options& options, const DataSet& data) {
+void follow_in_process(const Options& options, const TrainingData& data) {
   const Interrupt interrupt("");
   follow(options, data, [&] { return interrupt.requested(); });
 }
@@ -297,10 +267,7 @@ int train(Options options) {
   }
   Output output(options.common.output);
   const ModelText text(options.common.model, options.data.chat_template);
-  const DataSet data = [&] {
-    const TraceSpan span(options.common.trace.get(), "read and tokenise records");
-    return read_data(options, text, output);
-  }();
+  const TrainingData data = read_data(options, text, output);
   if (options.run.settings.eval_every > 0 && !data.valid) {
     fail(ErrorCode::not_found,
          "train: --eval-every requires a valid.jsonl next to train.jsonl; '{}' has none",
@@ -356,6 +323,7 @@ void add_train_command(CLI::App& program, Action& action) {
     options->adapter.note_given(*command);
     note_given(*command, options->report);
     std::vector<std::string> left_out = options->adapter.left_out_of_configuration();
+    std::ranges::move(options->memory.left_out_of_configuration(), std::back_inserter(left_out));
     left_out.insert(left_out.end(), {"help", "config", "resume", "overwrite", "find-lr", "json",
                                      "quiet", "verbose", "profile", "trace"});
     options->effective = config_text(*command, left_out);

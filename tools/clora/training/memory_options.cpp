@@ -22,6 +22,11 @@ MemoryPolicy MemoryOptions::policy() const {
           .saved = saved.empty() ? SavedType::as_computed : named_saved_type(saved)};
 }
 
+std::vector<std::string> MemoryOptions::left_out_of_configuration() const {
+  if (blocks_per_checkpoint) return {};
+  return {"gradient-checkpointing"};
+}
+
 void add_memory_policy_options(CLI::App& command, MemoryOptions& options) {
   command
       .add_option(

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "clora/model/training/memory_planner.hpp"
 
@@ -19,6 +20,9 @@ struct MemoryOptions {
   // Whether one of them is given: the policy is then theirs.
   bool are_given() const;
   MemoryPolicy policy() const;
+  // The options that a file of the effective ones leaves out: CLI11 would write the value of an
+  // option without one, although the option was not given.
+  std::vector<std::string> left_out_of_configuration() const;
 };
 
 void add_memory_policy_options(CLI::App& command, MemoryOptions& options);
