@@ -1,6 +1,7 @@
 // Modules trained in full next to LoRA, in whole models: ten training steps, logits and files as
 // those of PEFT (tests/reference/modules_to_save.py), derivatives, and every way to run such an
 // adapter against the model that it is merged into.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -378,7 +379,7 @@ TEST_F(OneSavedModel, IsTrainedBySeveralRanksAsByOne) {
       config.learning_rate = 1e-3;
       config.adapter_out = folder_ / fmt::format("ranks {}", count);
       if (count > 1) config.ranks = &ranks;
-      run_training(own, adapter, records, nullptr, config);
+      run_training(own, adapter, records, nullptr, config, {}, {});
       if (ranks.rank() == 0) values = parameters(adapter);
     });
     return values;
@@ -477,13 +478,14 @@ TEST(SavedModulesOfAnEncoder, HaveTheDerivativesOfTheLoss) {
     move_parameters(adapter);
     Records records;
     for (const json& texts : encoder.reference.at("contrastive").at(1).at("records")) {
-      Record& record = records.records.emplace_back();
+      Record record;
       for (const auto& text : texts.get<std::vector<std::vector<std::int32_t>>>()) {
         const std::size_t begin = record.ids.size();
         record.ids.insert(record.ids.end(), text.begin(), text.end());
         record.is_target.resize(record.ids.size(), 0);
         record.is_target[begin] = 1;
       }
+      records.records.push_back(std::move(record));
     }
     std::vector<std::size_t> indices(records.records.size());
     std::iota(indices.begin(), indices.end(), 0);
