@@ -70,6 +70,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/rowwise/dropout.hpp
   ops/rowwise/embedding.hpp
   ops/rowwise/layer_norm.hpp
+  ops/rowwise/norm_gradient.hpp
   ops/rowwise/rms_norm.hpp
   ops/rowwise/rope.hpp
   ops/rowwise/soft_cap.hpp
@@ -100,6 +101,7 @@ set(CLORA_PUBLIC_HEADERS
   model/transformer/column_scales.hpp
   model/transformer/gradient_parts.hpp
   model/transformer/language_model.hpp
+  model/transformer/saved_tensors.hpp
   model/transformer/memory_policy.hpp
   model/transformer/layer_weights.hpp
   model/transformer/recorded_rows.hpp

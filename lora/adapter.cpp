@@ -5,6 +5,7 @@
 #include <limits>
 #include <numbers>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -48,15 +49,22 @@ double adapter_scale(const AdapterConfig& config, double alpha, std::int64_t ran
 }
 
 Adapter::Adapter(Context& context, const std::vector<AdapterSite>& sites,
-                 const AdapterConfig& config)
-    : Adapter(context, modules_of(sites, config), config) {}
+                 const AdapterConfig& config, std::vector<SavedTensor> saved)
+    : Adapter(context, modules_of(sites, config), config, std::move(saved)) {}
 
-Adapter::Adapter(Context& context, std::vector<AdapterModule> modules, AdapterConfig config)
-    : context_(&context), config_(std::move(config)), modules_(std::move(modules)), set_(context) {
+Adapter::Adapter(Context& context, std::vector<AdapterModule> modules, AdapterConfig config,
+                 std::vector<SavedTensor> saved)
+    : context_(&context),
+      config_(std::move(config)),
+      modules_(std::move(modules)),
+      saved_(std::move(saved)),
+      set_(context) {
   require(!modules_.empty(), "adapter: no linear layer to attach to");
   require(config_.dropout >= 0 && config_.dropout < 1, "adapter: dropout must be in [0, 1), got {}",
           config_.dropout);
   place_modules();
+  place_saved();
+  set_.allocate("adapter");
   sort_paths();
 }
 
@@ -82,7 +90,22 @@ void Adapter::place_modules() {
       module.magnitude_offset = set_.add({path + ".lora_magnitude_vector", {outputs}, group_m});
     }
   }
-  set_.allocate("adapter");
+}
+
+// Vectors first: with magnitudes they are one range that one launch updates. A matrix is a flat
+// slice: an optimizer of matrices is for the low-rank ones.
+void Adapter::place_saved() {
+  for (const bool is_matrix : {false, true}) {
+    std::optional<std::size_t> group;
+    for (SavedTensor& tensor : saved_) {
+      if ((tensor.shape.rank() > 1) != is_matrix) continue;
+      if (!group) {
+        group = set_.add_group({.name = std::string(is_matrix ? kSavedMatrix : kSavedVector),
+                                .decay = is_matrix ? 1.0F : 0.0F});
+      }
+      tensor.offset = set_.add({tensor.name, {tensor.shape.elements()}, *group});
+    }
+  }
 }
 
 void Adapter::initialise(std::uint64_t seed) {
@@ -99,6 +122,10 @@ void Adapter::initialise(std::uint64_t seed) {
     for (std::size_t i = 0; i < count; ++i) values[module.a_offset + i] = uniform(generator, bound);
     if (!config_.use_dora) continue;
     std::fill_n(&values[module.magnitude_offset], module.site.outputs,
+                std::numeric_limits<float>::quiet_NaN());
+  }
+  for (const SavedTensor& tensor : saved_) {
+    std::fill_n(&values[tensor.offset], tensor.shape.elements(),
                 std::numeric_limits<float>::quiet_NaN());
   }
   context_->write(parameters(), std::as_bytes(std::span(values)));
@@ -153,6 +180,19 @@ Tensor Adapter::magnitude_gradient(std::string_view path) const {
   if (module == nullptr || !config_.use_dora) return {};
   require(!flat_gradients().empty(), "adapter: gradients were not allocated");
   return ParameterSet::view(flat_gradients(), module->magnitude_offset, {module->site.outputs});
+}
+
+Tensor Adapter::saved(std::string_view name) const {
+  const auto at = std::ranges::find(saved_, name, &SavedTensor::name);
+  if (at == saved_.end()) return {};
+  return ParameterSet::view(parameters(), at->offset, at->shape);
+}
+
+Tensor Adapter::saved_gradient(std::string_view name) const {
+  const auto at = std::ranges::find(saved_, name, &SavedTensor::name);
+  if (at == saved_.end()) return {};
+  require(!flat_gradients().empty(), "adapter: gradients were not allocated");
+  return ParameterSet::view(flat_gradients(), at->offset, at->shape);
 }
 
 }  // namespace clora

@@ -157,6 +157,7 @@ AdapterConfig parse_peft_config(std::string_view text, const std::string& source
   config.exclude_modules = names_or_regex(keys, "exclude_modules", config.excludes_are_regex);
   config.layers_to_transform = read_layers(keys);
   config.layers_pattern = read_layers_pattern(keys);
+  config.modules_to_save = keys.find_texts("modules_to_save").value_or(std::vector<std::string>());
   config.rank_pattern = read_rank_pattern(keys);
   config.alpha_pattern = read_alpha_pattern(keys);
   const ModuleSelection selection(config, source);  // validates its expressions
@@ -192,7 +193,7 @@ std::string peft_config_text(const AdapterConfig& config) {
       {"alpha_pattern", patterns_json(config.alpha_pattern)},
       {"bias", "none"},
       {"fan_in_fan_out", false},
-      {"modules_to_save", nullptr},
+      {"modules_to_save", list_json(config.modules_to_save)},
       {"inference_mode", true}};
   return json_text(json, 2) + "\n";
 }

@@ -10,6 +10,7 @@
 #include "lora/module_selection.hpp"
 #include "lora/peft_config.hpp"
 #include "lora/peft_tensors.hpp"
+#include "lora/saved_tensors.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/make_folder.hpp"
 
@@ -50,17 +51,24 @@ std::optional<std::string> path_in(std::string_view name, bool use_dora) {
   return std::string(name);
 }
 
+// Whether it is the name of one of these, which follows PEFT's prefix.
+bool is_saved_tensor(const std::vector<SavedTensor>& saved, std::string_view name) {
+  if (!name.starts_with(kPeftPrefix)) return false;
+  name.remove_prefix(kPeftPrefix.size());
+  return std::ranges::find(saved, name, &SavedTensor::name) != saved.end();
+}
+
 // Every path that the file has matrices for; throws if one of them is not a site.
 std::set<std::string> paths_in(const SafetensorsFile& file, const std::vector<AdapterSite>& sites,
-                               bool use_dora) {
+                               const std::vector<SavedTensor>& saved, bool use_dora) {
   std::set<std::string> paths;
   for (const std::string& name : file.names()) {
-    if (path_of_stored_end(name)) continue;
+    if (path_of_stored_end(name) || is_saved_tensor(saved, name)) continue;
     const std::optional<std::string> path = path_in(name, use_dora);
     if (!path) {
       fail(ErrorCode::unsupported,
-           "adapter '{}': tensor '{}' is not supported; only {} and {} are, and {} if use_dora is "
-           "true in {}",
+           "adapter '{}': tensor '{}' is not supported; only {} and {} are, {} if use_dora is "
+           "true in {}, and tensors of modules that its modules_to_save selects",
            file.path().string(), name, name_of_a("PATH"), name_of_b("PATH"), name_magnitude("PATH"),
            kPeftConfigFile);
     }
@@ -94,6 +102,15 @@ StoredTensor matrix_of(const SafetensorsFile& file, const std::string& name, std
   return tensor;
 }
 
+// A tensor that is trained in full; throws unless its shape is the base model's.
+StoredTensor saved_tensor_in(const SafetensorsFile& file, const SavedTensor& saved) {
+  const StoredTensor tensor = tensor_of(file, fmt::format("{}{}", kPeftPrefix, saved.name));
+  require(tensor.shape == saved.shape,
+          "adapter '{}': tensor '{}' must be {} to fit the base model, got {}",
+          file.path().string(), tensor.name, saved.shape.text(), tensor.shape.text());
+  return tensor;
+}
+
 // The magnitudes of a module; throws unless their shape is [outputs].
 StoredTensor magnitude_of(const SafetensorsFile& file, const AdapterModule& module) {
   const StoredTensor tensor = tensor_of(file, name_magnitude(module.site.path));
@@ -101,6 +118,15 @@ StoredTensor magnitude_of(const SafetensorsFile& file, const AdapterModule& modu
           "adapter '{}': tensor '{}' must be [{}] to fit the base model, got {}",
           file.path().string(), tensor.name, module.site.outputs, tensor.shape.text());
   return tensor;
+}
+
+// Those that the configuration selects, of which the file must have all.
+std::vector<SavedTensor> saved_tensors_of(const AdapterConfig& config, const std::string& source,
+                                          const SafetensorsFile& file,
+                                          const std::vector<SavedTensor>& savable) {
+  std::vector<SavedTensor> saved = select_saved_tensors(savable, config.modules_to_save, source);
+  for (const SavedTensor& tensor : saved) (void)saved_tensor_in(file, tensor);
+  return saved;
 }
 
 // Rejects modules that a PEFT configuration may name but that cannot be adapted here.
@@ -202,23 +228,30 @@ void save_adapter(const Adapter& adapter, const std::filesystem::path& folder) {
                        {module.site.outputs},
                        std::as_bytes(all.subspan(module.magnitude_offset, outputs))});
   }
+  for (const SavedTensor& saved : adapter.saved_tensors()) {
+    const auto elements = static_cast<std::size_t>(saved.shape.elements());
+    tensors.push_back({fmt::format("{}{}", kPeftPrefix, saved.name), DType::f32, saved.shape,
+                       std::as_bytes(std::span(flat).subspan(saved.offset, elements))});
+  }
   write_safetensors(folder / kPeftTensorFile, tensors, {{"format", "pt"}});
   write_file_atomically(folder / kPeftConfigFile, std::as_bytes(std::span(config)));
 }
 
 Adapter load_adapter(Context& context, const std::filesystem::path& folder,
-                     const std::vector<AdapterSite>& sites) {
+                     const std::vector<AdapterSite>& sites,
+                     const std::vector<SavedTensor>& savable) {
   require_peft_folder(folder);
   AdapterConfig config = read_peft_config(folder);
   const SafetensorsFile file = SafetensorsFile::open(folder / kPeftTensorFile);
   const std::string source = (folder / kPeftConfigFile).string();
-  const std::set<std::string> paths = paths_in(file, sites, config.use_dora);
+  std::vector<SavedTensor> saved = saved_tensors_of(config, source, file, savable);
+  const std::set<std::string> paths = paths_in(file, sites, saved, config.use_dora);
   if (paths.contains(std::string(kHeadPath)) && ensures_weight_tying(folder)) {
     config = with_tied_head(std::move(config), source);
   }
   std::vector<AdapterModule> modules = modules_of(config, source, paths, sites);
   check_shapes(file, modules, config.use_dora);
-  Adapter adapter(context, std::move(modules), config);
+  Adapter adapter(context, std::move(modules), config, std::move(saved));
   std::vector<float> flat(static_cast<std::size_t>(adapter.parameters().elements()));
   for (const AdapterModule& module : adapter.modules()) {
     const auto& [path, inputs, outputs] = module.site;
@@ -231,6 +264,10 @@ Adapter load_adapter(Context& context, const std::filesystem::path& folder,
     if (!config.use_dora) continue;
     std::ranges::copy(peft_values(file, magnitude_of(file, module)),
                       flat.begin() + static_cast<std::ptrdiff_t>(module.magnitude_offset));
+  }
+  for (const SavedTensor& tensor : adapter.saved_tensors()) {
+    std::ranges::copy(peft_values(file, saved_tensor_in(file, tensor)),
+                      flat.begin() + static_cast<std::ptrdiff_t>(tensor.offset));
   }
   context.write(adapter.parameters(), std::as_bytes(std::span(flat)));
   return adapter;

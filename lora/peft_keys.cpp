@@ -26,6 +26,7 @@ constexpr std::array<std::string_view, 15> kUnderstood{"peft_type",
                                                        "base_model_name_or_path",
                                                        "target_modules",
                                                        "exclude_modules",
+                                                       "modules_to_save",
                                                        "layers_pattern",
                                                        "layers_to_transform",
                                                        "rank_pattern",
@@ -45,7 +46,7 @@ constexpr std::array<std::string_view, 14> kHarmless{
 struct Method {
   std::string_view key, what;
 };
-constexpr std::array<Method, 13> kMethods{{
+constexpr std::array<Method, 12> kMethods{{
     {"alora_invocation_tokens", "an adapter that is active only after its invocation tokens"},
     {"arrow_config", "routing between several adapters"},
     {"fan_in_fan_out", "weights stored transposed"},
@@ -53,7 +54,6 @@ constexpr std::array<Method, 13> kMethods{{
     {"layer_replication", "a base model with repeated layers"},
     {"lora_bias", "a bias in lora_B"},
     {"megatron_config", "Megatron's layers"},
-    {"modules_to_save", "modules trained in full"},
     {"monteclora_config", "matrices drawn at random"},
     {"target_parameters", "adapters of parameters outside linear layers"},
     {"trainable_token_indices", "trained token embeddings"},

@@ -1,6 +1,7 @@
 // clora.h: models and adapters.
 #include "clora/lora/peft_files.hpp"
 #include "clora/model/transformer/adapter_sites.hpp"
+#include "clora/model/transformer/saved_tensors.hpp"
 #include "clora/model/weights/stored_ends.hpp"
 #include "clora/model/weights/weights.hpp"
 #include "lora/module_selection.hpp"
@@ -124,8 +125,9 @@ clora_status clora_adapter_load(clora_model* model, const char* folder, clora_ad
   return guarded_create(adapter, kWho, [&] {
     const auto& core = core_of(model, kWho);
     require_given(folder, kWho, "folder");
-    Adapter adapter =
-        load_adapter(core->context->context, folder, all_adapter_sites(core->model->config()));
+    const ModelConfig& config = core->model->config();
+    Adapter adapter = load_adapter(core->context->context, folder, all_adapter_sites(config),
+                                   savable_tensors(config));
     require_stored_ends(folder, core->model->stored_weights());
     return handle_of(core, std::move(adapter));
   });

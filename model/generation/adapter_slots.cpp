@@ -1,5 +1,7 @@
 #include "model/generation/adapter_slots.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <variant>
@@ -88,6 +90,16 @@ void refuse_ends(const std::string& name, const Adapter& adapter) {
          "requests, as the base adapter, or merge it into its base model with clora fuse",
          name, path);
   }
+}
+
+// Slots have only low-rank factors; the base model's tensors are those of all requests.
+void refuse_saved_tensors(const std::string& name, const Adapter& adapter) {
+  if (adapter.saved_tensors().empty()) return;
+  fail(ErrorCode::unsupported,
+       "adapter '{}': an adapter with modules trained in full (modules_to_save: {}) cannot be one "
+       "of several of an engine; merge it into its base model with clora fuse, or use it alone "
+       "with clora generate",
+       name, fmt::join(adapter.config().modules_to_save, ", "));
 }
 
 // A slot has the factors of a low-rank term, without factors of columns.
@@ -209,6 +221,7 @@ void AdapterSlots::add(const std::string& name, const Adapter& adapter) {
           "adapter '{}': adapters of requests need at least one slot on the device, got 0", name);
   refuse_magnitudes(name, adapter);
   refuse_ends(name, adapter);
+  refuse_saved_tensors(name, adapter);
   require_layers(name, adapter);
   auto copy = std::make_shared<const HostAdapter>(copy_of(adapter));
   require_values(name, *copy);

@@ -47,7 +47,9 @@ std::vector<WeightView> fused_views(const WeightFiles& base, const Adapter& adap
 }
 
 std::vector<float> fused_values(const WeightView& view, const Adapter& adapter) {
-  std::vector<float> values = hugging_face_values(view);
+  const Tensor saved = adapter.saved(view.name);
+  std::vector<float> values =
+      saved.empty() ? hugging_face_values(view) : adapter.context().read<float>(saved);
   std::string_view path = view.name;
   if (path.ends_with(kWeight)) path.remove_suffix(kWeight.size());
   if (adapter.find(path) != nullptr) merge_into(values, read_lora(adapter, path));

@@ -144,7 +144,12 @@ def cases():
                                     layers_to_transform=[1]), "loaded"
     yield "dora head", dict(r=4, use_dora=True, target_modules=["q_proj", "lm_head"]), "refused"
     yield "dora embeddings", dict(r=4, use_dora=True, target_modules=["embed_tokens"]), "refused"
-    yield "modules_to_save", dict(r=4, target_modules=QV, modules_to_save=["norm"]), "refused"
+    for modules in (["norm"], ["input_layernorm", "model.norm"]):
+        yield f"modules_to_save {modules}", dict(r=4, target_modules=QV,
+                                                 modules_to_save=modules), "loaded"
+    for modules in (["lm_head"], ["embed_tokens"], ["k_proj"], ["mlp"]):
+        yield f"modules_to_save {modules}", dict(r=4, target_modules=QV,
+                                                 modules_to_save=modules), "refused"
     yield "trainable tokens", dict(r=4, target_modules=QV,
                                    trainable_token_indices=[1, 2]), "refused"
     yield "alora", dict(r=4, target_modules=QV, task_type="CAUSAL_LM",
@@ -175,12 +180,12 @@ def fill(model):
     are small enough for f32 to stay within TOLERANCE through all layers."""
     generator = torch.Generator().manual_seed(3)
     for name, parameter in sorted(model.named_parameters()):
-        if "lora_" in name:
+        if "lora_" in name or "modules_to_save" in name:
             values = torch.randn(parameter.shape, generator=generator)
-            # Magnitudes are near the norms with which they begin.
-            is_magnitude = "lora_magnitude_vector" in name
+            # Magnitudes and full tensors are near the values with which they begin.
+            is_factor = "lora_A" in name or "lora_B" in name or "lora_embedding" in name
             # In place: PEFT's matrices of a tied head are views of those of the embeddings.
-            parameter.data.copy_(parameter * (1 + 0.2 * values) if is_magnitude else 0.08 * values)
+            parameter.data.copy_(0.08 * values if is_factor else parameter * (1 + 0.2 * values))
 
 
 def logits_of(model):
