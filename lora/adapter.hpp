@@ -103,7 +103,7 @@ class Adapter {
           std::vector<SavedTensor> saved = {});
 
   // a: uniform in +-1/sqrt(K) (PEFT's kaiming-uniform with a = sqrt 5), b = 0; of token embeddings
-  // a = 0, b normal. The same for a seed on every device. Magnitudes and full tensors become NaN, so
+  // a = 0, b normal. The same for a seed on every device. Magnitudes and full tensors are NaN, so
   // that none is used before initialise_magnitudes() (model/transformer/column_scales.hpp) and
   // initialise_saved_tensors() (model/transformer/saved_tensors.hpp), which need the weights.
   void initialise(std::uint64_t seed);
