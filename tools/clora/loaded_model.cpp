@@ -7,6 +7,9 @@
 #include <cmath>
 
 #include "clora/lora/peft_files.hpp"
+#include "clora/model/transformer/adapter_sites.hpp"
+#include "clora/model/transformer/saved_tensors.hpp"
+#include "clora/model/weights/stored_ends.hpp"
 #include "clora/ops/roofline_peaks/roofline_peaks.hpp"
 #include "clora/runtime/error.hpp"
 #include "runtime/elapsed.hpp"
@@ -83,7 +86,11 @@ LoadedModel::LoadedModel(const CommonOptions& options, Output& output, std::int6
 
 std::optional<Adapter> LoadedModel::adapter(const std::string& folder) {
   if (folder.empty()) return std::nullopt;
-  return load_adapter(*context_, folder, adapter_sites(model_->config()));
+  const ModelConfig& config = model_->config();
+  Adapter adapter =
+      load_adapter(*context_, folder, all_adapter_sites(config), savable_tensors(config));
+  require_stored_ends(folder, files_.all());
+  return adapter;
 }
 
 void LoadedModel::show_inside() {

@@ -6,7 +6,6 @@
 #include <memory>
 
 #include "clora/model/training/training_run.hpp"
-#include "clora/model/transformer/column_scales.hpp"
 #include "runtime/fail.hpp"
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/embedding_task.hpp"
@@ -181,7 +180,7 @@ Options options_on(const RunDevice& device, Communicator* ranks, Options options
 Adapter new_adapter(const Options& options, LanguageModel& model) {
   Adapter adapter = make_adapter(options.adapter, model.context(), model.config(),
                                  options.common.model, options.common.seed);
-  if (options.adapter.init.empty()) initialise_magnitudes(model, adapter);
+  initialise_from_model(options.adapter, model, adapter);
   return adapter;
 }
 
