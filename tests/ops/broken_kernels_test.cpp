@@ -51,7 +51,8 @@ struct Family {
   Break broken;
   SelfTestRecord record;
   Variant variant = Variant::cpu;
-  double tolerance = 1e-4;  // of the fast kernels relative to the portable ones
+  double tolerance = 1e-4;   // of the fast kernels relative to the portable ones
+  std::string feature = {};  // what is broken, where a kernel has several breaks in one file
 };
 
 AttentionInputs attention_inputs(SelfTest& t, std::int64_t rows, std::int64_t width,
@@ -369,11 +370,12 @@ std::vector<Family> families() {
        [](SelfTest& t) { row_shrink(t, 256); },
        Variant::wgmma,
        kBf16Tolerance},
-      {"gemm_wgmma_slices",
+      {"gemm_wgmma",
        {"gemm_wgmma_epilogue.clh", "sums[4 * j] += of.x;", ""},
        [](SelfTest& t) { row_shrink(t, 3072); },
        Variant::wgmma,
-       kBf16Tolerance},
+       kBf16Tolerance,
+       "slices"},
       {"gemm_wgmma",
        {"gemm_wgmma_tile_coords.clh", "tile.slice = id % grid.slices", "tile.slice = 0"},
        [](SelfTest& t) {
@@ -613,7 +615,9 @@ class BrokenKernel : public testing::TestWithParam<Family> {};
 INSTANTIATE_TEST_SUITE_P(Families, BrokenKernel, testing::ValuesIn(families()),
                          [](const auto& given) {
                            const Family& family = given.param;
-                           std::string name = family.name + " in " + family.broken.file;
+                           std::string name = family.name + " " + family.feature +
+                                              (family.feature.empty() ? "in " : " in ") +
+                                              family.broken.file;
                            std::ranges::replace_if(
                                name, [](char c) { return c == ' ' || c == '.'; }, '_');
                            return name;

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "clora/ops/rowwise/dropout.hpp"
+#include "runtime/integer_sizes.hpp"
 #include "tests/reference/dora_reference.hpp"
 #include "tests/reference/quant_reference.hpp"
 #include "tests/support/op_test.hpp"
@@ -114,12 +115,13 @@ class Dora : public test::OpTest {
 
   // The factors of all layers, which the op computes in common launches.
   void expect_column_scales(const std::vector<Layer>& layers) {
-    constexpr std::size_t kStep = 64;  // where kernel arguments may begin
+    // Where kernel arguments may begin.
+    const std::size_t step = context().device().base_alignment_bytes / sizeof(float);
     std::vector<float> parameters;
     const auto place = [&](const std::vector<float>& part) {
       const std::size_t at = parameters.size();
       parameters.insert(parameters.end(), part.begin(), part.end());
-      parameters.resize((parameters.size() + kStep - 1) / kStep * kStep);
+      parameters.resize(round_up(parameters.size(), step));
       return at;
     };
     DoraLayers all;
@@ -127,7 +129,7 @@ class Dora : public test::OpTest {
     for (const Layer& layer : layers) {
       all.layers.push_back({layer.weights.w, layer.size.r, layer.lora.scale, place(layer.a),
                             place(layer.bt), place(layer.magnitude), columns});
-      columns += (static_cast<std::size_t>(layer.size.n) + kStep - 1) / kStep * kStep;
+      columns += round_up(static_cast<std::size_t>(layer.size.n), step);
     }
     all.parameters = up({std::ssize(parameters)}, parameters);
     const std::vector<float> none(columns, NAN);
