@@ -11,42 +11,32 @@
 // Shapes  m, dm, bias, and of a layer g, squared [N]; b, p [R, N]; gram [R, R]; dy, y, scaled
 //         [T, N]; parts [chunks, N]. a, b and m of all layers are in `parameters`, and p, gram, g and
 //         squared in one buffer each: at the element offsets that the layers' words have
-//         (LAYER_WORDS); groups [work-groups, 2]: a group's layer, and its row of gram or its first
-//         column
+//         (dora_layers.clh); groups [work-groups, 2]: a group's layer, and its row of gram or its
+//         first column
 // Types   dy, y and scaled of -D DY_TYPE, Y_TYPE, SCALED_TYPE: f32, bf16 or f16; all else f32
 // Work    gram: a group of GROUP items owns a row, BLOCK elements at a time, of which each item sums
-//         every GROUP-th term. column_scale: an item owns a column. backward: an item owns VEC_SIZE columns (dimension
-//         0) of a chunk of chunk_rows rows (dimension 1), or with -D BY_ROWS, for CPUs, all columns
-//         of a chunk, row by row, and sums in memory. magnitudes: a group of GROUP items owns
-//         COLUMNS columns, of which GROUP / COLUMNS items sum every so many-th chunk
-// Local   gram: BLOCK * GROUP floats; magnitudes: GROUP floats
+//         every GROUP-th term. column_scale: an item owns a column. backward: an item owns VEC_SIZE
+//         columns (dimension 0) of a chunk of chunk_rows rows (dimension 1), or with -D BY_ROWS, for
+//         CPUs, all columns of a chunk, row by row, and sums in memory. magnitudes: a group of
+//         SUM_GROUP items owns COLUMNS columns, of which SUM_GROUP / COLUMNS items sum every so
+//         many-th chunk
+// Local   gram: BLOCK * GROUP floats; magnitudes: SUM_GROUP floats
 // Cost    backward reads dy and y and writes scaled, 3 flops an element; a part of 1 / chunk_rows
 //         is written and read once more. column_scale: R (R + 4) flops a column
 // Numerics  f32, in a fixed order. The sum of squares loses digits where its terms cancel: its
 //         relative error is about 2^-22 (|w| + |s b a|)^2 / |w + s b a|^2
 //! clc: build VEC_SIZE={1,4,8} DY_TYPE={f32,bf16} Y_TYPE={f32,bf16} SCALED_TYPE={f32,bf16}
-//!     GROUP=64 COLUMNS=16
+//!     GROUP=64 COLUMNS=16 SUM_GROUP=64
 //! clc: build VEC_SIZE=4 DY_TYPE=f32 Y_TYPE={f16,bf16} SCALED_TYPE={f16,bf16} GROUP=64 COLUMNS=16
-//!     HAS_BIAS
+//!     SUM_GROUP=256 HAS_BIAS
 //! clc: budget on gfx90a registers<=64 spills=0
 #if !defined(DY_TYPE) || !defined(Y_TYPE) || !defined(SCALED_TYPE) || !defined(GROUP) || \
-    !defined(COLUMNS)
-#error "DY_TYPE, Y_TYPE, SCALED_TYPE, GROUP and COLUMNS are required"
+    !defined(COLUMNS) || !defined(SUM_GROUP)
+#error "DY_TYPE, Y_TYPE, SCALED_TYPE, GROUP, COLUMNS and SUM_GROUP are required"
 #endif
 #include "activations.clh"
+#include "lora_linear/dora_layers.clh"
 
-// The words of a layer: offsets in elements, sizes, and the bits of the scale.
-#define A_AT 0
-#define B_AT 1
-#define M_AT 2
-#define COLUMNS_AT 3
-#define P_AT 4
-#define GRAM_AT 5
-#define K_OF 6
-#define N_OF 7
-#define R_OF 8
-#define SCALE_OF 9
-#define LAYER_WORDS 10
 #define BLOCK 8
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void dora_gram(
@@ -149,12 +139,12 @@ __kernel void dora_backward(__global STORED(SCALED_TYPE)* scaled, __global float
 #endif
 }
 
-#define LANES_OF_COLUMN (GROUP / COLUMNS)
+#define LANES_OF_COLUMN (SUM_GROUP / COLUMNS)
 
-__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void dora_magnitudes(
+__attribute__((reqd_work_group_size(SUM_GROUP, 1, 1))) __kernel void dora_magnitudes(
     __global float* dm, __global const float* parts, __global const float* m, uint N,
     uint chunks) {
-  __local float sums[GROUP];
+  __local float sums[SUM_GROUP];
   const uint item = get_local_id(0), lane = item / COLUMNS;
   const uint n = get_group_id(0) * COLUMNS + item % COLUMNS;
   float sum = 0.0f;

@@ -113,6 +113,16 @@ class Dora : public test::OpTest {
                  fmt::format("{} {} {}", name_of(type), rows, columns));
   }
 
+  // Where all products are of f32, or of bf16 weights by the launch for NVIDIA's GPUs, rounding to
+  // bf16 is not allowed for.
+  double tolerance_of_factors(const Layer& layer) const {
+    const Weight& w = layer.weights.w;
+    const bool is_fused = capabilities().ptx && capabilities().has_gpu_matrices() &&
+                          w.type() == DType::bf16 && w.layout() == Layout::plain;
+    const bool is_aligned = layer.size.k % 8 == 0;
+    return is_fused && is_aligned ? 1e-5 : tolerance(layer);
+  }
+
   // The factors of all layers, which the op computes in common launches.
   void expect_column_scales(const std::vector<Layer>& layers) {
     // Where kernel arguments may begin.
@@ -146,7 +156,8 @@ class Dora : public test::OpTest {
     });
     for (std::size_t i = 0; i < layers.size(); ++i) {
       expect_close(context().read<float>(part(all.column_scale, i)),
-                   layers[i].reference.column_scale(), tolerance(layers[i]), layers[i].text());
+                   layers[i].reference.column_scale(), tolerance_of_factors(layers[i]),
+                   layers[i].text());
     }
   }
 
@@ -314,6 +325,9 @@ TEST_P(Dora, FactorsAreMagnitudesOverTheNormsOfTheAdaptedRows) {
   const Case packed{12, 32, 64, 8};
   if (packed.affordable()) {
     layers.emplace_back(context(), packed, DType::bf16, Layout::packed);
+  }
+  for (const Case& c : {Case{1, 270, 200, 21}, Case{1, 33, 104, 5}, Case{1, 17, 65, 3}}) {
+    if (c.affordable()) layers.emplace_back(context(), c, DType::bf16);
   }
   expect_column_scales(layers);
 }
