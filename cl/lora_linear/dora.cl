@@ -35,9 +35,11 @@
 #error "DY_TYPE, Y_TYPE, SCALED_TYPE, GROUP, COLUMNS and SUM_GROUP are required"
 #endif
 #include "activations.clh"
+#include "inlined.clh"
 #include "lora_linear/dora_layers.clh"
 
 #define BLOCK 8
+#define AHEAD 4  // rows that an item of a GPU loads before it stores one: scaled may alias dy
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void dora_gram(
     __global float* grams, __global const float* parameters, __global const uint* layers,
@@ -102,13 +104,11 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void dora_column_sca
 #define BIAS_OF(at) ((vec)(0.0f))
 #endif
 
-// Scales vec i of dy; returns its products with f.
-vec scale_vec(__global STORED(SCALED_TYPE)* scaled, __global const STORED(DY_TYPE)* dy,
-              __global const STORED(Y_TYPE)* y, long i, vec factor, vec shift) {
-  const vec d = LOAD_VEC(DY_TYPE, dy, i);
-  const vec products = d * (LOAD_VEC(Y_TYPE, y, i) - shift);
+// Stores vec i of dy scaled; returns its products with f.
+INLINED vec scale_vec(__global STORED(SCALED_TYPE)* scaled, vec d, vec y, long i, vec factor,
+                      vec shift) {
   STORE_VEC(SCALED_TYPE, scaled, i, factor * d);
-  return products;
+  return d * (y - shift);
 }
 
 __kernel void dora_backward(__global STORED(SCALED_TYPE)* scaled, __global float* parts,
@@ -122,8 +122,9 @@ __kernel void dora_backward(__global STORED(SCALED_TYPE)* scaled, __global float
   for (uint at = 0; at < vecs; ++at) STORE_VEC(f32, parts, at, (vec)(0.0f));
   for (uint t = begin; t < end; ++t) {
     for (uint at = 0; at < vecs; ++at) {
-      const vec products =
-          scale_vec(scaled, dy, y, (long)t * vecs + at, LOAD_VEC(f32, g, at), BIAS_OF(at));
+      const long i = (long)t * vecs + at;
+      const vec products = scale_vec(scaled, LOAD_VEC(DY_TYPE, dy, i), LOAD_VEC(Y_TYPE, y, i), i,
+                                     LOAD_VEC(f32, g, at), BIAS_OF(at));
       STORE_VEC(f32, parts, at, LOAD_VEC(f32, parts, at) + products);
     }
   }
@@ -132,8 +133,19 @@ __kernel void dora_backward(__global STORED(SCALED_TYPE)* scaled, __global float
   if (at >= vecs) return;
   const vec factor = LOAD_VEC(f32, g, at), shift = BIAS_OF(at);
   vec sum = 0.0f;
-  for (uint t = begin; t < end; ++t) {
-    sum += scale_vec(scaled, dy, y, (long)t * vecs + at, factor, shift);
+  for (uint first = begin; first < end; first += AHEAD) {
+    vec d[AHEAD], f[AHEAD];
+#pragma unroll
+    for (uint j = 0; j < AHEAD; ++j) {
+      const long i = (long)min(first + j, end - 1) * vecs + at;
+      d[j] = LOAD_VEC(DY_TYPE, dy, i);
+      f[j] = LOAD_VEC(Y_TYPE, y, i);
+    }
+#pragma unroll
+    for (uint j = 0; j < AHEAD; ++j) {
+      if (first + j >= end) continue;
+      sum += scale_vec(scaled, d[j], f[j], (long)(first + j) * vecs + at, factor, shift);
+    }
   }
   STORE_VEC(f32, parts, at, sum);
 #endif

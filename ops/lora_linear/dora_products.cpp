@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
 #include "ops/dispatch/requirements.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
@@ -53,9 +54,11 @@ std::uint32_t rank_blocks_of(const DoraLayers& all, const std::vector<std::uint3
   return u32(divide_up(rank, kRanks));
 }
 
-// The layer and the first column of each block of columns.
-std::vector<std::uint32_t> blocks_of(const DoraLayers& all,
-                                     const std::vector<std::uint32_t>& numbers) {
+// The layer and the first column of each block of columns, those with the longest sums first, so
+// that none of them ends long after the others.
+std::vector<std::uint32_t> blocks_of(const DoraLayers& all, std::vector<std::uint32_t> numbers) {
+  std::ranges::stable_sort(numbers, std::ranges::greater(),
+                           [&](std::uint32_t number) { return all.layers[number].w.shape()[1]; });
   std::vector<std::uint32_t> blocks;
   for (const std::uint32_t number : numbers) {
     const std::int64_t columns = all.layers[number].w.shape()[0];
