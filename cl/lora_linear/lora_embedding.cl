@@ -1,10 +1,11 @@
-// lora_embedding: a low-rank adapter of a table of embeddings, by the ids of tokens
-// (ops/lora_linear/lora_embedding.hpp).
+// lora_embedding: a low-rank adapter of a table of embeddings, by the ids of tokens, and the gradient
+// of the table itself (ops/lora_linear/lora_embedding.hpp).
 //
 //   lora_embedding_rows      s[t, r] = scale a[r, ids[t]], 0 if the id is outside of the table
 //   lora_embedding_links     links[t] = {the nearest earlier token with the same id, the nearest
 //                            later one}, or -1
-//   lora_embedding_gradient  da[r, v] += the sum of ds[t, r] over the tokens t with ids[t] = v
+//   lora_embedding_gradient  d[r row_step + v id_step] += factor times the sum of ds[t, r] over the
+//                            tokens t with ids[t] = v: of da [R, V], or of a table [V, R]
 //
 // Shapes  s, ds [T, R], a, da [R, V], ids [T], links [T, 2]
 // Types   ids and links i32, all others f32. A negative id wraps to a large one
@@ -37,9 +38,9 @@ __kernel void lora_embedding_links(__global int2* links, __global const int* ids
   links[t] = (int2)(earlier, later < T ? (int)later : -1);
 }
 
-__kernel void lora_embedding_gradient(__global float* da, __global const float* ds,
+__kernel void lora_embedding_gradient(__global float* d, __global const float* ds,
                                       __global const int* ids, __global const int2* links, ulong n,
-                                      uint R, uint V) {
+                                      uint R, uint V, uint row_step, uint id_step, float factor) {
   for (ulong i = get_global_id(0); i < n; i += get_global_size(0)) {
     const uint t = (uint)(i / R);
     const uint id = (uint)ids[t];
@@ -47,6 +48,7 @@ __kernel void lora_embedding_gradient(__global float* da, __global const float* 
     const uint r = (uint)(i % R);
     float sum = 0.0f;
     for (int u = (int)t; u >= 0; u = links[u].y) sum += ds[(ulong)u * R + r];
-    da[(ulong)r * V + id] += sum;
+    const ulong at = (ulong)r * row_step + (ulong)id * id_step;
+    d[at] = fma(factor, sum, d[at]);
   }
 }

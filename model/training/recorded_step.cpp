@@ -66,7 +66,7 @@ Tensor RecordedStep::record_loss(const Tensor& output, const Tensor& loss) {
   record_head_loss(
       batch_, loss, doutput,
       {.x = output,
-       .head = model_->head(),
+       .head = head_of(*model_, adapter_),
        .targets = inputs_.targets(),
        .weight = inputs_.weight(),
        .soft_cap = static_cast<float>(model_->config().logit_soft_cap),

@@ -10,6 +10,7 @@
 #include "clora/model/training/rank_shares.hpp"
 #include "clora/model/training/recorded_step.hpp"
 #include "clora/ops/optimizers/average.hpp"
+#include "lora/end_modules.hpp"
 #include "model/configuration/experts_layer.hpp"
 #include "model/training/device_optimizer.hpp"
 #include "model/training/gradient_exchange.hpp"
@@ -28,6 +29,11 @@ void check_balance(double coefficient, const ModelConfig& config) {
   require(coefficient == 0 || expert_layers(config) > 0,
           "trainer: `router_aux_loss_coef` balances the load of experts, but the model has none; "
           "leave it out");
+}
+
+bool trains_head(const Adapter& adapter) {
+  return adapter.find(kHeadPath) != nullptr ||
+         !adapter.saved(fmt::format("{}.weight", kHeadPath)).empty();
 }
 
 // A step whose result has not been read yet, and the host memory of its transfers.
@@ -64,6 +70,12 @@ struct Trainer::Impl {
     check_balance(config.router_aux_loss_coef, model.config());
     check(config.policy);
     if (config.preference) check(*config.preference);
+    if (config.preference && trains_head(adapter)) {
+      fail(
+          ErrorCode::unsupported,
+          "trainer: a preference loss does not train the head, whose gradients are computed before "
+          "those of the answers; leave lm_head out of modules_to_save and target_modules");
+    }
     adapter.allocate_gradients();
     const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
     const std::int64_t of_preference = config.preference ? round_up(kPreferenceSums, step) : 0;

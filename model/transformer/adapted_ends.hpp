@@ -3,9 +3,17 @@
 #pragma once
 
 #include "clora/lora/adapter.hpp"
+#include "clora/model/transformer/language_model.hpp"
 #include "clora/ops/loss/cross_entropy.hpp"
 
 namespace clora {
+
+// The model's head and embeddings, or those of the adapter if it trains them in full; it may be
+// null. In a tied model each is one matrix of its own, as in PEFT.
+Weight head_of(const LanguageModel& model, const Adapter* adapter);
+Weight embeddings_of(const LanguageModel& model, const Adapter* adapter);
+// The gradient of embeddings that are trained in full, else empty.
+Tensor embeddings_gradient_of(const Adapter* adapter);
 
 // Returns the head's part of an adapter, which may be null; empty if it has none. seed_and_step: of
 // a pass that trains, which then also has gradients and dropout; else empty. REQUIRES of a pass

@@ -20,8 +20,11 @@ RecordedModel::RecordedModel(Recording& recording, const ModelInputs& inputs)
   const LanguageModel& model = recording.model();
   Batch& batch = recording.batch();
   Tensor x = rows_of_stream(recording.rows(), "embeddings");
-  record_embedding(batch, x, inputs.ids, model.embeddings(), embedding_scale());
+  record_embedding(batch, x, inputs.ids, embeddings_of(model, recording.adapter()),
+                   embedding_scale());
   add_adapter_of_embeddings(x, inputs.ids);
+  if (recording.trains()) dembeddings_ = embeddings_gradient_of(recording.adapter());
+  if (!dembeddings_.empty()) adapted_ids_ = inputs.ids;
   x = with_positions(x);
   const bool fused = inputs.fused_blocks && inputs.fused_blocks(x);
   selected_rows_ = fused ? x : record_blocks(x);
@@ -72,7 +75,8 @@ void RecordedModel::record_logits(const Tensor& logits) const {
   const LoraWeights lora = head_adapter_of(recording_.adapter()).lora;
   Tensor s;
   if (!lora.empty()) s = recording_.temporary({output_.shape()[0], lora.rank()}, "s of the head");
-  record_lora_linear(recording_.batch(), logits, s, output_, {model.head(), {}}, lora);
+  record_lora_linear(recording_.batch(), logits, s, output_,
+                     {head_of(model, recording_.adapter()), {}}, lora);
   const auto cap = static_cast<float>(model.config().logit_soft_cap);
   if (cap != 0) record_soft_cap(recording_.batch(), logits, cap);
 }
@@ -304,7 +308,8 @@ void RecordedModel::note_gradients(const Block& block) {
 
 void RecordedModel::record_backward(const Tensor& doutput, const Tensor& place) {
   StreamGradient dx = record_output_backward(doutput, place);
-  const bool to_embeddings = embedding_norm_.is_trained() || !embedding_s_.empty();
+  const bool to_embeddings =
+      embedding_norm_.is_trained() || !embedding_s_.empty() || !dembeddings_.empty();
   const auto lowest_block =
       to_embeddings ? blocks_.begin() : std::ranges::find_if(blocks_, &Block::is_trained);
   for (auto block = blocks_.end(); block != lowest_block;) {
@@ -318,6 +323,9 @@ void RecordedModel::record_backward(const Tensor& doutput, const Tensor& place) 
                                     recording_.epsilon());
   }
   if (!embedding_s_.empty()) record_embeddings_backward(dx.d);
+  if (!dembeddings_.empty()) {
+    record_table_gradient(recording_.batch(), dembeddings_, dx.d, adapted_ids_, embedding_scale());
+  }
   recording_.deferred().flush(recording_.batch());
 }
 

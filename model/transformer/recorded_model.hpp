@@ -113,7 +113,8 @@ class RecordedModel {
 
   Recording& recording_;
   AdaptedNorm embedding_norm_, final_norm_;
-  Tensor embedded_;  // [T, D], before the norm of embeddings, if that is trained
+  Tensor embedded_;     // [T, D], before the norm of embeddings, if that is trained
+  Tensor dembeddings_;  // the gradient of embeddings that the pass trains in full, or empty
   std::vector<Block> blocks_;
   std::vector<GradientPart> gradient_parts_;
   Tensor adapted_ids_, embedding_s_;  // [T] and [T, R], if the embeddings have an adapter

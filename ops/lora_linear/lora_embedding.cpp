@@ -50,6 +50,16 @@ Tensor record_links(Batch& batch, const Tensor& ids) {
   return links;
 }
 
+// Adds the rows of ds [T, R] to the elements of d that steps of rows and ids address.
+void record_sums_by_id(Batch& batch, const Tensor& d, const Tensor& ds, const Tensor& ids,
+                       std::int64_t vocabulary, std::int64_t row_step, std::int64_t id_step,
+                       float factor) {
+  const Tensor links = record_links(batch, ids);
+  batch.launch(launch_of(batch, "lora_embedding_gradient", ds, "lora_embedding/gradient"), d, ds,
+               ids, links, static_cast<std::uint64_t>(ds.elements()), u32(ds.shape()[1]),
+               u32(vocabulary), u32(row_step), u32(id_step), factor);
+}
+
 }  // namespace
 
 void record_lora_embedding(Batch& batch, const Tensor& y, const Tensor& s, const Tensor& ids,
@@ -75,10 +85,24 @@ void record_lora_embedding_backward(Batch& batch, const LoraGradients& gradients
   record_lora_gradient(batch, gradients.dbt, s, dy, 1);
   const Tensor ds = batch.temporary(s.shape(), DType::f32, "lora ds");
   record_lora_shrink(batch, ds, dy, lora.bt, lora.scale * factor);
-  const Tensor links = record_links(batch, ids);
-  batch.launch(launch_of(batch, "lora_embedding_gradient", s, "lora_embedding/gradient"),
-               gradients.da, ds, ids, links, static_cast<std::uint64_t>(s.elements()),
-               u32(lora.rank()), u32(lora.a.shape()[1]));
+  const std::int64_t vocabulary = lora.a.shape()[1];
+  record_sums_by_id(batch, gradients.da, ds, ids, vocabulary, vocabulary, 1, 1);
+}
+
+void record_table_gradient(Batch& batch, const Tensor& dtable, const Tensor& dy, const Tensor& ids,
+                           float factor) {
+  constexpr std::string_view kTable = "table_gradient";
+  require(!dy.empty() && dy.shape().rank() == 2 && dy.elements() > 0,
+          "{}: dy must be a matrix [T, D], got {}", kTable, dy.empty() ? "nothing" : dy.text());
+  require(!dtable.empty() && dtable.shape().rank() == 2 && dtable.elements() > 0,
+          "{}: dtable must be a matrix [V, D], got {}", kTable,
+          dtable.empty() ? "nothing" : dtable.text());
+  const std::int64_t width = dy.shape()[1];
+  require_tensor(kTable, "dy", dy, dy.shape());
+  require_tensor(kTable, "dtable", dtable, {dtable.shape()[0], width});
+  require_tensor(kTable, "ids", ids, {dy.shape()[0]}, DType::i32);
+  require(std::isfinite(factor), "{}: the factor must be finite, got {}", kTable, factor);
+  record_sums_by_id(batch, dtable, dy, ids, dtable.shape()[0], 1, width, factor);
 }
 
 }  // namespace clora

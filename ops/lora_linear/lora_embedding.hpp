@@ -30,4 +30,10 @@ void record_lora_embedding_backward(Batch& batch, const LoraGradients& gradients
                                     const LoraEmbeddingSaved& saved, const LoraWeights& lora,
                                     float factor = 1);
 
+// The gradient of a table [V, D] that is trained itself: dtable[v] += factor times the sum of dy[t]
+// over the tokens t with ids[t] = v. dtable [V, D] and dy [T, D] are f32, ids [T] i32.
+// Deterministic, as above.
+void record_table_gradient(Batch& batch, const Tensor& dtable, const Tensor& dy, const Tensor& ids,
+                           float factor = 1);
+
 }  // namespace clora

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "clora/ops/loss/cross_entropy.hpp"
+#include "clora/ops/rowwise/columns.hpp"
 #include "ops/activations.hpp"
 #include "ops/dispatch/soft_cap_define.hpp"
 #include "ops/loss/cross_entropy_head_dispatch.hpp"
@@ -50,6 +51,8 @@ void check(const Tensor& loss, const Tensor& dx, const HeadLossInputs& inputs) {
   if (!dx.empty()) {
     require_tensor(kOp, "dx", dx, inputs.x.shape());
     require_tensor(kOp, "weight", inputs.weight, {1});
+    const Tensor& dhead = inputs.adapter.dhead;
+    if (!dhead.empty()) require_tensor(kOp, "adapter.dhead", dhead, inputs.head.shape());
     require(dx.storage() != inputs.x.storage() || dx.offset_bytes() != inputs.x.offset_bytes(),
             "{}: dx must not be x", kOp);
   }
@@ -61,13 +64,27 @@ void check(const Tensor& loss, const Tensor& dx, const HeadLossInputs& inputs) {
           inputs.entries_per_chunk);
 }
 
+// dhead += dlogits^T x, by ranges of the vocabulary, since the sums of a range may be computed in
+// several parts.
+void record_dhead(Batch& batch, const Tensor& dhead, const Tensor& dlogits, const Tensor& x) {
+  constexpr std::int64_t kEntries = 4096;
+  const std::int64_t rows = dlogits.shape()[0], vocabulary = dlogits.shape()[1];
+  if (vocabulary <= kEntries) return record_lora_gradient(batch, dhead, dlogits, x, 1);
+  for (std::int64_t begin = 0; begin < vocabulary; begin += kEntries) {
+    const std::int64_t count = std::min(kEntries, vocabulary - begin);
+    const Tensor range = batch.temporary({rows, count}, DType::f32, "head_loss range of dlogits");
+    record_take_columns(batch, range, dlogits, begin);
+    record_lora_gradient(batch, dhead.rows(begin, count), range, x, 1);
+  }
+}
+
 }  // namespace
 
 void record_head_loss(Batch& batch, const Tensor& loss, const Tensor& dx,
                       const HeadLossInputs& inputs) {
   check(loss, dx, inputs);
   const HeadLoss head{loss, dx, inputs};
-  if (!inputs.adapter.lora.empty()) return record_head_loss_by_rows(batch, head);
+  if (!inputs.adapter.empty()) return record_head_loss_by_rows(batch, head);
   choose_head_loss(batch.context(), head).record(batch, head);
 }
 
@@ -102,6 +119,7 @@ void record_head_loss_by_rows(Batch& batch, const HeadLoss& head) {
                           .soft_cap = inputs.soft_cap});
     record_lora_linear_backward(batch, dx.rows(begin, count), inputs.adapter.gradients, logits,
                                 {x, s}, weights, lora, Accumulate::no);
+    if (!inputs.adapter.dhead.empty()) record_dhead(batch, inputs.adapter.dhead, logits, x);
   }
 }
 

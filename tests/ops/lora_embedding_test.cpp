@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <utility>
+
 #include "tests/support/op_test.hpp"
 
 namespace clora {
@@ -198,6 +200,46 @@ TEST_P(LoraEmbedding, RefusesTensorsThatDoNotFit) {
                 record_lora_embedding_backward(batch, {lora.a, lora.a}, y, {ids, s}, lora);
               }),
               HasSubstr("gradients.dbt must be f32 [2, 8]"));
+}
+
+// dtable of a table that is trained itself.
+TEST_P(LoraEmbedding, AddsTheGradientOfTheTableItselfWithTheSameBitsEachRun) {
+  for (const Case& c : kCases) {
+    std::vector<std::int32_t> ids = ids_of(c);
+    if (c.t > 5) ids[3] = -1;  // adds nothing, nor does an id after the last
+    if (c.t > 5) ids[5] = static_cast<std::int32_t>(c.v);
+    const auto table = values(c.v * c.d, 1), dy = values(c.t * c.d, 2);
+    std::vector<double> want = to_double(table);
+    for (std::int64_t t = 0; t < c.t; ++t) {
+      const std::int64_t id = ids[static_cast<std::size_t>(t)];
+      for (std::int64_t d = 0; d < c.d && id >= 0 && id < c.v; ++d) {
+        want[static_cast<std::size_t>(id * c.d + d)] += 2 * 1.75 * Problem::at(dy, t * c.d + d);
+      }
+    }
+    std::vector<std::vector<float>> results;
+    for (int i = 0; i < 2; ++i) {
+      const Tensor dtable = test::upload(context(), {c.v, c.d}, table);
+      run([&](Batch& batch) {
+        const Tensor of_ids = test::upload(context(), {c.t}, std::span(std::as_const(ids)));
+        const Tensor of_dy = test::upload(context(), {c.t, c.d}, dy);
+        record_table_gradient(batch, dtable, of_dy, of_ids, 1.75F);
+        record_table_gradient(batch, dtable, of_dy, of_ids, 1.75F);
+      });
+      results.push_back(context().read<float>(dtable));
+    }
+    test::expect_close(results[0], want, tolerance(c), fmt::format("{} tokens", c.t));
+    EXPECT_EQ(results[1], results[0]);
+  }
+  Batch b(context());
+  const std::vector<std::int32_t> few = ids_of({4, 3, 2, 1});
+  const Tensor ids = test::upload(context(), {4}, std::span(few));
+  const auto matrix = [&](std::int64_t rows, std::int64_t width) {
+    return test::upload(context(), {rows, width}, values(rows * width, 1));
+  };
+  EXPECT_THAT(test::error_of([&] { record_table_gradient(b, matrix(3, 5), matrix(4, 2), ids); }),
+              testing::HasSubstr("dtable must be f32 [3, 2], got f32 [3, 5]"));
+  EXPECT_THAT(test::error_of([&] { record_table_gradient(b, matrix(3, 2), matrix(5, 2), ids); }),
+              testing::HasSubstr("ids must be i32 [5]"));
 }
 
 }  // namespace
