@@ -89,6 +89,68 @@ TEST_P(HeadLoss, CapsTheLogitsSoftly) {
   }
 }
 
+// dhead += dlogits^T x, in double.
+std::vector<double> with_dhead(const Problem& p, const std::vector<float>& before) {
+  const auto at = [](const std::vector<float>& m, std::int64_t i) {
+    return double{m[static_cast<std::size_t>(i)]};
+  };
+  const std::int64_t V = p.vocabulary, D = p.width;
+  std::vector<double> logits(static_cast<std::size_t>(p.rows * V));
+  for (std::int64_t i = 0; i < p.rows * V; ++i) {
+    for (std::int64_t d = 0; d < D; ++d) {
+      logits[static_cast<std::size_t>(i)] += at(p.x, i / V * D + d) * at(p.head, i % V * D + d);
+    }
+  }
+  const auto all = reference::cross_entropy(logits, p.targets, p.weight, double{p.soft_cap});
+  std::vector<double> want = test::to_double(before);
+  for (std::int64_t i = 0; i < p.rows * V; ++i) {
+    for (std::int64_t d = 0; d < D; ++d) {
+      want[static_cast<std::size_t>(i % V * D + d)] +=
+          all.dlogits[static_cast<std::size_t>(i)] * at(p.x, i / V * D + d);
+    }
+  }
+  return want;
+}
+
+// In several chunks of rows, and of a vocabulary that is computed in two ranges.
+TEST_P(HeadLoss, AddsTheGradientOfTheHeadItselfWithTheSameBitsEachRun) {
+  for (const Problem& p : {Problem(1, 8, 5), Problem(97, 48, 301),
+                           Problem(97, 48, 301).capped(1.5F), Problem(20, 16, 4099)}) {
+    if (!test::affords(p.rows * p.vocabulary * p.width / 4)) continue;
+    const auto before = test::random_values(p.head.size(), 9, 0.1F);
+    const std::vector<double> want = with_dhead(p, before);
+    std::vector<std::vector<float>> results;
+    for (const std::int64_t chunk : {0, 64, 64}) {
+      const test::Output loss(context(), {p.rows}), dx(context(), {p.rows, p.width});
+      const Tensor dhead = test::upload(context(), {p.vocabulary, p.width}, before);
+      run([&](Batch& batch) {
+        HeadLossInputs inputs = inputs_of(p, chunk);
+        inputs.weight = test::upload(context(), {1}, std::vector{p.weight});
+        inputs.adapter.dhead = dhead;
+        record_head_loss(batch, loss.tensor(), dx.tensor(), inputs);
+      });
+      const std::string what = fmt::format(" of {} rows and {} by {}", p.rows, p.vocabulary, chunk);
+      const double tolerance = test::product_tolerance_of(GetParam(), 512);
+      results.push_back(context().read<float>(dhead));
+      test::expect_close(results.back(), want, tolerance, "dhead" + what);
+      test::expect_close(loss.values(), p.loss, tolerance, "loss" + what);
+      test::expect_close(dx.values(), p.dx, tolerance, "dx" + what);
+    }
+    EXPECT_EQ(results[2], results[1]);
+  }
+}
+
+TEST_P(HeadLoss, RefusesAGradientOfAnotherShapeThanTheHead) {
+  const Problem p(4, 8, 5);
+  Batch batch(context());
+  HeadLossInputs inputs = inputs_of(p, 0);
+  inputs.weight = test::upload(context(), {1}, std::vector{p.weight});
+  inputs.adapter.dhead = test::upload(context(), {8, 5}, p.head);
+  const test::Output loss(context(), {p.rows}), dx(context(), {p.rows, p.width});
+  EXPECT_THAT(test::error_of([&] { record_head_loss(batch, loss.tensor(), dx.tensor(), inputs); }),
+              HasSubstr("adapter.dhead must be f32 [5, 8], got f32 [8, 5]"));
+}
+
 // A head with an adapter: its gradients by the merged head, in double.
 struct AdaptedProblem {
   std::int64_t rank = 3;
