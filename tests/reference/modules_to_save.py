@@ -5,7 +5,8 @@ usage: modules_to_save.py OUT.json
 
 Writes tests/reference/modules_to_save.json; families.py describes the models, which are some of its
 families, their documents, first matrices A and B, and their AdamW. Everything is float32 on the CPU,
-but that of qwen3_5_text float64.
+but that of qwen3_5_text float64. The row of pad_token_id is trained as any other one, whose gradient
+torch.nn.Embedding otherwise leaves out.
 
   versions
   models  by names that begin with that of a family: modules_to_save; the names of the full tensors in PEFT's file; the loss and
@@ -61,6 +62,7 @@ def steps_of(name, modules):
     model = families.model_of(written, shapes)
     if family in families.TRAINED_IN_DOUBLE:
         model = model.double()
+    model.get_input_embeddings().padding_idx = None
     model = with_modules(model, targets, modules).train()
     parameters = [value for value in model.parameters() if value.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=1e-2, betas=(0.9, 0.999), eps=1e-8,
