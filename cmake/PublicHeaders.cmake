@@ -69,6 +69,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/rowwise/columns.hpp
   ops/rowwise/dropout.hpp
   ops/rowwise/embedding.hpp
+  ops/rowwise/gather_rows.hpp
   ops/rowwise/layer_norm.hpp
   ops/rowwise/norm_gradient.hpp
   ops/rowwise/rms_norm.hpp

@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 2> kTaskTypes{kCausalLanguageModel, kFeat
 constexpr std::array<std::string_view, 1> kBiases{"none"};
 
 // Supported keys of LoraConfig of PEFT 0.21.2 and older releases.
-constexpr std::array<std::string_view, 15> kUnderstood{"peft_type",
+constexpr std::array<std::string_view, 16> kUnderstood{"peft_type",
                                                        "r",
                                                        "lora_alpha",
                                                        "lora_dropout",

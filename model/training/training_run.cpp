@@ -96,7 +96,7 @@ class Run {
   void compute_reference() {
     if (!preferences_ || !preferences_->has_reference()) return;
     prepare_largest();
-    if (!stopped_) preferences_->compute_reference([this] { return check_stop(); });
+    if (!check_stop()) preferences_->compute_reference([this] { return check_stop(); });
   }
 
   void resume(const std::filesystem::path& folder) {

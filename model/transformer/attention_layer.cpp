@@ -9,6 +9,7 @@
 #include "clora/ops/rowwise/columns.hpp"
 #include "clora/ops/rowwise/embedding.hpp"
 #include "clora/ops/rowwise/swiglu.hpp"
+#include "model/transformer/shared_attention.hpp"
 
 namespace clora {
 
@@ -83,6 +84,11 @@ void AttentionLayer::rotate_for_attention() {
 void AttentionLayer::attention_backward(const AttentionGradients& d, const Tensor& dy) {
   Batch& batch = recording_.batch();
   const AttentionInputs in = inputs(k_, v_, recording_.key_ranges(spec_));
+  const SharedRows& shared = recording_.row_inputs().shared;
+  if (!shared.empty()) {
+    record_shared_attention_backward(batch, d, dy, y_, log_sum_exp_, in, shared);
+    return rotate(d.dq, d.dk, RopeDirection::backward);
+  }
   if (!spec_.rope || spec_.rope->width != spec_.head_dim) {
     record_attention_backward(batch, d, dy, y_, log_sum_exp_, in);
     return rotate(d.dq, d.dk, RopeDirection::backward);
@@ -128,9 +134,11 @@ void AttentionLayer::rotate_and_attend() {
     return attend_to_cache(*cache);
   }
   rotate_for_attention();
-  log_sum_exp_ = recording_.temporary({recording_.rows(), spec_.heads}, "log_sum_exp");
-  record_attention(recording_.batch(), y_, log_sum_exp_,
-                   inputs(k_, v_, recording_.key_ranges(spec_)));
+  const AttentionInputs in = inputs(k_, v_, recording_.key_ranges(spec_));
+  const SharedRows& shared = recording_.row_inputs().shared;
+  log_sum_exp_ = recording_.temporary({in.first.elements(), spec_.heads}, "log_sum_exp");
+  if (shared.empty()) return record_attention(recording_.batch(), y_, log_sum_exp_, in);
+  record_shared_attention(recording_.batch(), y_, log_sum_exp_, in, shared);
 }
 
 void AttentionLayer::rotate_and_append(const CacheTensors& cache) {

@@ -5,7 +5,9 @@
 //   f(h) = o(attention(q, k, v)), or o(attention(q, k, v) * sigmoid(gate)) with q's layer giving
 //   the gate as well
 //
-// With a cache, the rows' keys and values are stored in it, and read from it (CachePlaces).
+// With a cache, the rows' keys and values are stored in it, and read from it (CachePlaces). If
+// documents have rows in common (RowInputs::shared), only the attention itself reads and writes a
+// row once for each of them (model/transformer/shared_attention.hpp).
 #pragma once
 
 #include "clora/ops/attention/attention.hpp"
@@ -65,7 +67,7 @@ class AttentionLayer final : public SubLayer {
   Tensor q_, k_, v_;                      // as attention reads them
   Tensor y_;                              // [T, H, E]: attention's output
   Tensor gate_, gated_;                   // [T, H, E]: that of the output, and the output with it
-  Tensor log_sum_exp_;                    // [T, H], without a cache
+  Tensor log_sum_exp_;                    // [T, H], or of rows of attention; without a cache
 };
 
 }  // namespace clora

@@ -15,6 +15,7 @@
 #include "clora/model/transformer/gradient_parts.hpp"
 #include "clora/model/transformer/language_model.hpp"
 #include "clora/model/transformer/memory_policy.hpp"
+#include "clora/model/transformer/recorded_rows.hpp"
 #include "clora/ops/experts/load_balance.hpp"
 #include "clora/ops/gemm/product_input.hpp"
 #include "clora/runtime/commands/batch.hpp"
@@ -29,6 +30,9 @@ class AdapterStacks;
 struct RowInputs {
   Tensor positions, first, last;
   double keys_per_row = 0;  // as in AttentionInputs, without sliding windows
+  // Of a pass whose documents have rows in common: first and last are [A], of rows of attention.
+  // REQUIRES: layers that mix rows are attention, without a cache.
+  SharedRows shared = {};
 };
 
 // What a sub-layer keeps of earlier positions (cache_shapes() of model/transformer/sub_layer.hpp):

@@ -44,7 +44,8 @@ std::vector<Question> questions_of(const Records& records) {
   std::vector<Question> questions;
   for (const RecordView record : records.records) {
     const auto first = std::ranges::find(record.is_target, 1);
-    const auto last = std::find(first, record.is_target.end(), 0);
+    const auto last =
+        std::find_if(first, record.is_target.end(), [](std::uint8_t mark) { return mark != 1; });
     const auto begin = first - record.is_target.begin();
     const auto end = last - record.is_target.begin();
     if (begin < 2 || begin == end) continue;  // a text is scored from its second token on

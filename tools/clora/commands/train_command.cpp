@@ -139,8 +139,7 @@ TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& 
                                     output);
   });
   report.start(inputs.adapter, inputs.data.train, valid, config, json_of(inputs.data));
-  if (valid != nullptr && !options.task.embeds() && !config.preference)
-    report.show_replies(inputs.text, *valid);
+  if (valid != nullptr && !options.task.embeds()) report.show_replies(inputs.text, *valid);
   const TrainingSummary summary =
       run_training(inputs.loaded.model(), inputs.adapter, inputs.data.train, valid, config,
                    folder.checkpoint(), report.callbacks(interrupt));
@@ -247,16 +246,11 @@ void follow_in_process(const Options& options, const TrainingData& data, const M
 
 // Errors: invalid_argument for options that exclude each other.
 void check_combination(const Options& options, std::int64_t devices) {
-  const bool prefers = options.preference.preference().has_value();
   require(!options.find_rate.searches() || devices == 1,
           "train: --find-lr searches on one device, got {}; name one by --device", devices);
-  require(!options.find_rate.searches() || !prefers,
+  require(!options.find_rate.searches() || !options.preference.preference(),
           "train: --find-lr searches with the loss of the next token; leave out --loss {}",
           options.preference.loss);
-  require(devices == 1 || !prefers, "train: --loss {} trains on one device, got {}; name one",
-          options.preference.loss, devices);
-  require(!prefers || !options.evaluation.generates(),
-          "train: exact match, choices and --eval-command are for --loss sft");
 }
 
 int train(Options options) {
