@@ -91,20 +91,23 @@ TrainingRunConfig run_config(const Options& options, const ModelConfig& model) {
   return config;
 }
 
-// Chooses what the run keeps in memory, before anything of it is loaded.
-void plan_memory(Options& options, const TrainingData& data, Output& output) {
+// Chooses what the run keeps in memory, before anything of it is loaded. On all ranks alike, so
+// that like devices get the same policy.
+void plan_memory(Options& options, const TrainingData& data, const RunEvaluation& evaluation,
+                 Output& output) {
   const TraceSpan span(options.common.trace.get(), "plan memory");
   const WeightFiles files = WeightFiles::open(options.common.model);
   const TrainingRunConfig config = run_config(options, files.config());
-  const PlannedRun run{.context = context_config(options.common),
-                       .files = &files,
-                       .context_length = options.data.max_seq_length,
-                       .make_adapter =
-                           [&](Context& context, const ModelConfig& model) {
-                             return make_adapter(options.adapter, context, model,
-                                                 options.common.model, options.common.seed);
-                           },
-                       .trainer = trainer_config(config)};
+  PlannedRun run{.context = context_config(options.common),
+                 .files = &files,
+                 .context_length = options.data.max_seq_length,
+                 .make_adapter =
+                     [&](Context& context, const ModelConfig& model) {
+                       return make_adapter(options.adapter, context, model, options.common.model,
+                                           options.common.seed);
+                     },
+                 .trainer = trainer_config(config)};
+  evaluation.add_to(run);
   const PolicyPlan plan =
       planned_memory(options.memory, run, largest_step(files.config(), data.train, config));
   options.run.settings.policy = plan.policy;
@@ -188,7 +191,7 @@ TrainingSummary lead(Options options, RunFolder& folder, const TrainingData& dat
                      const ModelText& text, const RunEvaluation& evaluation, Output& output) {
   Communicator* const ranks = options.run.settings.ranks;
   if (ranks != nullptr) (void)ranks->all_gather(folder.checkpoint().string());
-  plan_memory(options, data, output);
+  plan_memory(options, data, evaluation, output);
   LoadedModel loaded(options.common, output, options.data.max_seq_length);
   Adapter adapter = new_adapter(options, loaded.model());
   if (!folder.checkpoint().empty()) {  // checked before anything in the folder changes
@@ -202,8 +205,9 @@ TrainingSummary lead(Options options, RunFolder& folder, const TrainingData& dat
 }
 
 // Searches a learning rate with the adapter and the data of the run, and throws the adapter away.
-int search(Options options, const TrainingData& data, Output& output) {
-  plan_memory(options, data, output);
+int search(Options options, const TrainingData& data, const RunEvaluation& evaluation,
+           Output& output) {
+  plan_memory(options, data, evaluation, output);
   LoadedModel loaded(options.common, output, options.data.max_seq_length);
   Adapter adapter = new_adapter(options, loaded.model());
   const int code =
@@ -214,13 +218,14 @@ int search(Options options, const TrainingData& data, Output& output) {
 }
 
 // Any other rank: computes and writes nothing. should_stop: for processes, which get signals.
-void follow(Options options, const TrainingData& data, const std::function<bool()>& should_stop) {
+void follow(Options options, const TrainingData& data, const RunEvaluation& evaluation,
+            const std::function<bool()>& should_stop) {
   const std::string checkpoint = options.run.settings.ranks->all_gather("").front();
   options.common.output.quiet = true;
   options.common.trace = nullptr;
   options.common.profile.clear();
   Output output(options.common.output);
-  plan_memory(options, data, output);
+  plan_memory(options, data, evaluation, output);
   Context context(context_config(options.common));
   require_precision(options.common, context.device());
   const WeightFiles files = WeightFiles::open(options.common.model);
@@ -233,9 +238,10 @@ void follow(Options options, const TrainingData& data, const std::function<bool(
 }
 
 // A rank in a process of its own: a signal stops all ranks after the step.
-void follow_in_process(const Options& options, const TrainingData& data) {
+void follow_in_process(const Options& options, const TrainingData& data,
+                       const RunEvaluation& evaluation) {
   const Interrupt interrupt("");
-  follow(options, data, [&] { return interrupt.requested(); });
+  follow(options, data, evaluation, [&] { return interrupt.requested(); });
 }
 
 // Errors: invalid_argument for options that exclude each other.
@@ -274,7 +280,7 @@ int train(Options options) {
                                  data.valid ? &*data.valid : nullptr);
   check_report_options(options.report, data.valid.has_value());
   if (options.task.embeds()) options.adapter.config.task_type = kFeatureExtraction;
-  if (options.find_rate.searches()) return search(options, data, output);
+  if (options.find_rate.searches()) return search(options, data, evaluation, output);
   TrainingSummary summary;
   devices.run(
       [&](const RunDevice& device, Communicator* ranks) {
@@ -283,9 +289,9 @@ int train(Options options) {
       [&](const RunDevice& device, Communicator* ranks) {
         const Options own = options_on(device, ranks, options);
         if (folder) {
-          follow(own, data, {});
+          follow(own, data, evaluation, {});
         } else {
-          follow_in_process(own, data);
+          follow_in_process(own, data, evaluation);
         }
       });
   return summary.stopped ? 1 : 0;
