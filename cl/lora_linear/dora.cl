@@ -11,43 +11,35 @@
 // Shapes  m, dm, bias, and of a layer g, squared [N]; b, p [R, N]; gram [R, R]; dy, y, scaled
 //         [T, N]; parts [chunks, N]. a, b and m of all layers are in `parameters`, and p, gram, g and
 //         squared in one buffer each: at the element offsets that the layers' words have
-//         (LAYER_WORDS); groups [work-groups, 2]: a group's layer, and its row of gram or its first
-//         column
+//         (dora_layers.clh); groups [work-groups, 2]: a group's layer, and its row of gram or its
+//         first column
 // Types   dy, y and scaled of -D DY_TYPE, Y_TYPE, SCALED_TYPE: f32, bf16 or f16; all else f32
 // Work    gram: a group of GROUP items owns a row, BLOCK elements at a time, of which each item sums
-//         every GROUP-th term. column_scale: an item owns a column. backward: an item owns VEC_SIZE columns (dimension
-//         0) of a chunk of chunk_rows rows (dimension 1), or with -D BY_ROWS, for CPUs, all columns
-//         of a chunk, row by row, and sums in memory. magnitudes: a group of GROUP items owns
-//         COLUMNS columns, of which GROUP / COLUMNS items sum every so many-th chunk
-// Local   gram: BLOCK * GROUP floats; magnitudes: GROUP floats
+//         every GROUP-th term. column_scale: an item owns a column. backward: an item owns VEC_SIZE
+//         columns (dimension 0) of a chunk of chunk_rows rows (dimension 1), or with -D BY_ROWS, for
+//         CPUs, all columns of a chunk, row by row, and sums in memory. magnitudes: a group of
+//         SUM_GROUP items owns COLUMNS columns, of which SUM_GROUP / COLUMNS items sum every so
+//         many-th chunk
+// Local   gram: BLOCK * GROUP floats; magnitudes: SUM_GROUP floats
 // Cost    backward reads dy and y and writes scaled, 3 flops an element; a part of 1 / chunk_rows
 //         is written and read once more. column_scale: R (R + 4) flops a column
 // Numerics  f32, in a fixed order. The sum of squares loses digits where its terms cancel: its
 //         relative error is about 2^-22 (|w| + |s b a|)^2 / |w + s b a|^2
 //! clc: build VEC_SIZE={1,4,8} DY_TYPE={f32,bf16} Y_TYPE={f32,bf16} SCALED_TYPE={f32,bf16}
-//!     GROUP=64 COLUMNS=16
+//!     GROUP=64 COLUMNS=16 SUM_GROUP=64
 //! clc: build VEC_SIZE=4 DY_TYPE=f32 Y_TYPE={f16,bf16} SCALED_TYPE={f16,bf16} GROUP=64 COLUMNS=16
-//!     HAS_BIAS
+//!     SUM_GROUP=256 HAS_BIAS
 //! clc: budget on gfx90a registers<=64 spills=0
 #if !defined(DY_TYPE) || !defined(Y_TYPE) || !defined(SCALED_TYPE) || !defined(GROUP) || \
-    !defined(COLUMNS)
-#error "DY_TYPE, Y_TYPE, SCALED_TYPE, GROUP and COLUMNS are required"
+    !defined(COLUMNS) || !defined(SUM_GROUP)
+#error "DY_TYPE, Y_TYPE, SCALED_TYPE, GROUP, COLUMNS and SUM_GROUP are required"
 #endif
 #include "activations.clh"
+#include "inlined.clh"
+#include "lora_linear/dora_layers.clh"
 
-// The words of a layer: offsets in elements, sizes, and the bits of the scale.
-#define A_AT 0
-#define B_AT 1
-#define M_AT 2
-#define COLUMNS_AT 3
-#define P_AT 4
-#define GRAM_AT 5
-#define K_OF 6
-#define N_OF 7
-#define R_OF 8
-#define SCALE_OF 9
-#define LAYER_WORDS 10
 #define BLOCK 8
+#define AHEAD 4  // rows that an item of a GPU loads before it stores one: scaled may alias dy
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void dora_gram(
     __global float* grams, __global const float* parameters, __global const uint* layers,
@@ -112,13 +104,11 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void dora_column_sca
 #define BIAS_OF(at) ((vec)(0.0f))
 #endif
 
-// Scales vec i of dy; returns its products with f.
-vec scale_vec(__global STORED(SCALED_TYPE)* scaled, __global const STORED(DY_TYPE)* dy,
-              __global const STORED(Y_TYPE)* y, long i, vec factor, vec shift) {
-  const vec d = LOAD_VEC(DY_TYPE, dy, i);
-  const vec products = d * (LOAD_VEC(Y_TYPE, y, i) - shift);
+// Stores vec i of dy scaled; returns its products with f.
+INLINED vec scale_vec(__global STORED(SCALED_TYPE)* scaled, vec d, vec y, long i, vec factor,
+                      vec shift) {
   STORE_VEC(SCALED_TYPE, scaled, i, factor * d);
-  return products;
+  return d * (y - shift);
 }
 
 __kernel void dora_backward(__global STORED(SCALED_TYPE)* scaled, __global float* parts,
@@ -132,8 +122,9 @@ __kernel void dora_backward(__global STORED(SCALED_TYPE)* scaled, __global float
   for (uint at = 0; at < vecs; ++at) STORE_VEC(f32, parts, at, (vec)(0.0f));
   for (uint t = begin; t < end; ++t) {
     for (uint at = 0; at < vecs; ++at) {
-      const vec products =
-          scale_vec(scaled, dy, y, (long)t * vecs + at, LOAD_VEC(f32, g, at), BIAS_OF(at));
+      const long i = (long)t * vecs + at;
+      const vec products = scale_vec(scaled, LOAD_VEC(DY_TYPE, dy, i), LOAD_VEC(Y_TYPE, y, i), i,
+                                     LOAD_VEC(f32, g, at), BIAS_OF(at));
       STORE_VEC(f32, parts, at, LOAD_VEC(f32, parts, at) + products);
     }
   }
@@ -142,19 +133,30 @@ __kernel void dora_backward(__global STORED(SCALED_TYPE)* scaled, __global float
   if (at >= vecs) return;
   const vec factor = LOAD_VEC(f32, g, at), shift = BIAS_OF(at);
   vec sum = 0.0f;
-  for (uint t = begin; t < end; ++t) {
-    sum += scale_vec(scaled, dy, y, (long)t * vecs + at, factor, shift);
+  for (uint first = begin; first < end; first += AHEAD) {
+    vec d[AHEAD], f[AHEAD];
+#pragma unroll
+    for (uint j = 0; j < AHEAD; ++j) {
+      const long i = (long)min(first + j, end - 1) * vecs + at;
+      d[j] = LOAD_VEC(DY_TYPE, dy, i);
+      f[j] = LOAD_VEC(Y_TYPE, y, i);
+    }
+#pragma unroll
+    for (uint j = 0; j < AHEAD; ++j) {
+      if (first + j >= end) continue;
+      sum += scale_vec(scaled, d[j], f[j], (long)(first + j) * vecs + at, factor, shift);
+    }
   }
   STORE_VEC(f32, parts, at, sum);
 #endif
 }
 
-#define LANES_OF_COLUMN (GROUP / COLUMNS)
+#define LANES_OF_COLUMN (SUM_GROUP / COLUMNS)
 
-__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void dora_magnitudes(
+__attribute__((reqd_work_group_size(SUM_GROUP, 1, 1))) __kernel void dora_magnitudes(
     __global float* dm, __global const float* parts, __global const float* m, uint N,
     uint chunks) {
-  __local float sums[GROUP];
+  __local float sums[SUM_GROUP];
   const uint item = get_local_id(0), lane = item / COLUMNS;
   const uint n = get_group_id(0) * COLUMNS + item % COLUMNS;
   float sum = 0.0f;

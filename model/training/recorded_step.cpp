@@ -7,6 +7,7 @@
 #include "clora/ops/loss/contrastive.hpp"
 #include "clora/ops/loss/cross_entropy.hpp"
 #include "model/embedding/text_vectors.hpp"
+#include "model/transformer/adapted_ends.hpp"
 #include "model/transformer/recorded_model.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
@@ -62,12 +63,14 @@ Tensor RecordedStep::record_loss(const Tensor& output, const Tensor& loss) {
   if (trains()) {
     doutput = batch_.temporary(output.shape(), DType::f32, "d selected rows");
   }
-  record_head_loss(batch_, loss, doutput,
-                   {.x = output,
-                    .head = model_->head(),
-                    .targets = inputs_.targets(),
-                    .weight = inputs_.weight(),
-                    .soft_cap = static_cast<float>(model_->config().logit_soft_cap)});
+  record_head_loss(
+      batch_, loss, doutput,
+      {.x = output,
+       .head = model_->head(),
+       .targets = inputs_.targets(),
+       .weight = inputs_.weight(),
+       .soft_cap = static_cast<float>(model_->config().logit_soft_cap),
+       .adapter = head_adapter_of(adapter_, trains() ? inputs_.seed_and_step() : Tensor())});
   return doutput;
 }
 

@@ -196,7 +196,8 @@ class Run {
 
   void save_average() {
     if (config_.average_decay == 0 || !ranks_.is_first()) return;
-    const Adapter averaged(adapter_.context(), adapter_.modules(), adapter_.config());
+    const Adapter averaged(adapter_.context(), adapter_.modules(), adapter_.config(),
+                           adapter_.saved_tensors());
     const std::vector<float> values = trainer_.average();
     adapter_.context().write(averaged.parameters(), std::as_bytes(std::span(values)));
     save_adapter(averaged, config_.adapter_out / "ema");

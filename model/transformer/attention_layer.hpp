@@ -34,8 +34,8 @@ class AttentionLayer final : public SubLayer {
  private:
   Tensor heads(const Tensor& x, std::int64_t count) const;
   Tensor flat(const Tensor& x) const;
-  Tensor head_norm(const Tensor& x, const Tensor& w, std::string_view name);
-  void head_norm_backward(const Tensor& d, const Tensor& x, const Tensor& w);
+  Tensor head_norm(const Tensor& x, const AdaptedNorm& norm, std::string_view name);
+  void head_norm_backward(const Tensor& d, const Tensor& x, const AdaptedNorm& norm);
   void rotate(const Tensor& queries, const Tensor& keys, RopeDirection direction);
   void rotate_for_attention();
   void attention_backward(const AttentionGradients& d, const Tensor& dy);
@@ -61,6 +61,7 @@ class AttentionLayer final : public SubLayer {
   const AttentionLayerSpec& spec_;
   JoinedLinears qkv_linears_;
   AdaptedLinear o_linear_;
+  AdaptedNorm q_norm_, k_norm_;
   // Of the forward.
   Tensor q_before_norm_, k_before_norm_;  // [T, H, E], [T, G, E]
   Tensor q_, k_, v_;                      // as attention reads them

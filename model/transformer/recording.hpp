@@ -20,6 +20,7 @@
 #include "clora/ops/gemm/product_input.hpp"
 #include "clora/runtime/commands/batch.hpp"
 #include "model/transformer/cache_places.hpp"
+#include "model/transformer/norm.hpp"
 
 namespace clora {
 
@@ -123,7 +124,6 @@ class Recording {
   // A temporary that products read, or write for other ops.
   Tensor activation(Shape shape, std::string_view name);
   Tensor like(const Tensor& tensor, std::string_view name);
-  Tensor rms_norm(const Tensor& x, const Tensor& w, std::string_view name);
   // An activation: the norm of x; if there is none, x itself in the type of activations.
   Tensor norm(const Tensor& x, const NormWeights& weights, std::string_view name);
   // The same, but an rms_norm of a pass that does not train is computed by its first reader.
@@ -141,6 +141,7 @@ class Recording {
   Tensor key_rope_table(const RopeSpec& rope);  // the same one without a temperature
 
   AdaptedLinear adapted(const LinearLayer& layer);
+  AdaptedNorm adapted(const NormWeights& norm);
 
   // Records the load of the next layer of experts. Does nothing without RecordingOptions::balance.
   void add_load(const Tensor& logits, const Routing& routing);
@@ -162,6 +163,8 @@ class Recording {
     Tensor order;
   };
   KeyRanges key_ranges(const AttentionLayerSpec& spec, RowsOf of);
+  // What kernels read of a tensor that the adapter trains in full: scale (it + offset).
+  Tensor as_read(const Tensor& saved, float offset, float scale);
   // DoRA's tensors of an adapted layer.
   void add_magnitudes(AdaptedLinear& linear);
   void add_adapted(const LoraGradients& gradients);

@@ -51,8 +51,10 @@ void record_magnitudes(Batch& batch, const Tensor& dmagnitude, const Tensor& par
                        const Tensor& magnitude) {
   const std::int64_t columns = magnitude.elements(), chunks = parts.shape()[0];
   const auto work = static_cast<double>(parts.elements());
-  Launch launch{batch.context().kernel("dora.cl", "dora_magnitudes", dora_defines(1)),
-                groups_of(kDoraGroup, static_cast<std::size_t>(divide_up(columns, kDoraColumns))),
+  Context& context = batch.context();
+  Launch launch{context.kernel("dora.cl", "dora_magnitudes", dora_defines(context, 1)),
+                groups_of(dora_sum_group(context),
+                          static_cast<std::size_t>(divide_up(columns, kDoraColumns))),
                 {work, 4 * work},
                 "dora/magnitudes"};
   batch.launch(std::move(launch), dmagnitude, parts, magnitude, u32(columns), u32(chunks));
@@ -125,7 +127,7 @@ void record_dora_backward(Batch& batch, const Tensor& scaled, const Tensor& dmag
   const Context& context = batch.context();
   const Chunks chunks(context, dy.shape());
   const Tensor parts = batch.temporary({chunks.count, columns}, DType::f32, "dora parts");
-  Defines defines = dora_defines(0, dy.type(), f.type(), scaled.type());
+  Defines defines = dora_defines(context, 0, dy.type(), f.type(), scaled.type());
   chunks.define(context, defines);
   if (!bias.empty()) defines.set("HAS_BIAS");
   Launch launch{batch.context().kernel("dora.cl", "dora_backward", defines), chunks.grid,

@@ -34,9 +34,11 @@ void record_weight_norms(Batch& batch, const Tensor& squared, const Weight& w);
 
 // g of all layers of an adapter from their current a, b and m, without materialising w + scale b a:
 //   |w_n + scale b_n a|^2 = |w_n|^2 + 2 scale b_n (a w_n) + scale^2 b_n (a a^T) b_n^T
-// A product of R rows with each w, and two launches for all layers. Sums are f32; their relative
-// error is about 2^-22 (|w_n| + |scale b_n a|)^2 / |w_n + scale b_n a|^2. Products that round to
-// bf16 (R above the rows of skinny products) add 2^-8 |scale b_n a| / |w_n| at most.
+// On NVIDIA's GPUs all products with plain bf16 weights are one launch, which adds 2^-16 |scale b_n
+// a| / |w_n| at most; else each w has a product of R rows, which where it rounds to bf16 (R above
+// the rows of skinny products) adds 2^-8 of that. Two more launches compute the rest of all layers.
+// Sums are f32; their relative error is about 2^-22 (|w_n| + |scale b_n a|)^2 / |w_n + scale b_n
+// a|^2.
 struct DoraLayer {
   Weight w;  // [N, K]
   std::int64_t rank = 0;

@@ -9,6 +9,7 @@
 #include "clora/model/training/checkpoint.hpp"
 #include "clora/model/training/rank_shares.hpp"
 #include "clora/model/training/thread_ranks.hpp"
+#include "clora/model/transformer/adapter_sites.hpp"
 #include "model/data/preference_packing.hpp"
 #include "model/training/gradient_exchange.hpp"
 #include "runtime/fail.hpp"
@@ -131,7 +132,7 @@ class SeveralRanks : public test::TrainingRunTest {
     run_thread_ranks(ranks, [&](Communicator& communicator) {
       const int rank = communicator.rank();
       OwnModel own(folder_ / "model");
-      Adapter adapter(own.model.context(), adapter_sites(own.model.config()),
+      Adapter adapter(own.model.context(), all_adapter_sites(own.model.config()),
                       {.rank = 4, .dropout = 0.1});
       adapter.initialise(11);
       TrainingRunConfig of_rank = c;
@@ -180,7 +181,7 @@ TEST_F(SeveralRanks, ExchangeGradientsBlockByBlock) {
   run_thread_ranks(2, [&](Communicator& ranks) {
     OwnModel own(folder_ / "model");
     Context& context = own.model.context();
-    Adapter adapter(context, adapter_sites(own.model.config()), {.rank = 4});
+    Adapter adapter(context, all_adapter_sites(own.model.config()), {.rank = 4});
     adapter.initialise(7);
     adapter.allocate_gradients();
     const Tensor& gradients = adapter.flat_gradients();

@@ -89,6 +89,149 @@ TEST_P(HeadLoss, CapsTheLogitsSoftly) {
   }
 }
 
+// A head with an adapter: its gradients by the merged head, in double.
+struct AdaptedProblem {
+  std::int64_t rank = 3;
+  float scale = 0.5F;
+  Problem base;
+  std::vector<float> a, bt, before_a, before_bt;
+  Problem merged;
+
+  AdaptedProblem(std::int64_t rows, std::int64_t width, std::int64_t vocabulary)
+      : base(rows, width, vocabulary),
+        a(random(rank * width, 5)),
+        bt(random(rank * vocabulary, 6)),
+        before_a(random(rank * width, 7)),
+        before_bt(random(rank * vocabulary, 8)),
+        merged(width, base.x, merged_head(), base.targets) {}
+
+  static std::vector<float> random(std::int64_t count, std::uint32_t seed) {
+    return test::random_values(static_cast<std::size_t>(count), seed, 0.5F);
+  }
+  static double at(const std::vector<float>& m, std::int64_t i) {
+    return double{m[static_cast<std::size_t>(i)]};
+  }
+  std::vector<float> merged_head() const {
+    std::vector<float> head = base.head;
+    for (std::int64_t v = 0; v < base.vocabulary; ++v) {
+      for (std::int64_t d = 0; d < base.width; ++d) {
+        double sum = 0;
+        for (std::int64_t r = 0; r < rank; ++r) {
+          sum += at(bt, r * base.vocabulary + v) * at(a, r * base.width + d);
+        }
+        head[static_cast<std::size_t>(v * base.width + d)] +=
+            static_cast<float>(double{scale} * sum);
+      }
+    }
+    return head;
+  }
+  // Adds scale * b^T dw to before_a, and scale * (dw a^T)^T to before_bt.
+  void gradients(std::vector<double>& da, std::vector<double>& dbt) const {
+    const std::int64_t V = base.vocabulary, D = base.width;
+    std::vector<double> logits(static_cast<std::size_t>(base.rows * V));
+    for (std::int64_t t = 0; t < base.rows; ++t) {
+      for (std::int64_t v = 0; v < V; ++v) {
+        for (std::int64_t d = 0; d < D; ++d) {
+          logits[static_cast<std::size_t>(t * V + v)] +=
+              at(merged.x, t * D + d) * at(merged.head, v * D + d);
+        }
+      }
+    }
+    const auto all = reference::cross_entropy(logits, base.targets, base.weight, 0);
+    da = test::to_double(before_a);
+    dbt = test::to_double(before_bt);
+    for (std::int64_t v = 0; v < V; ++v) {
+      for (std::int64_t d = 0; d < D; ++d) {
+        double dw = 0;
+        for (std::int64_t t = 0; t < base.rows; ++t) {
+          dw += all.dlogits[static_cast<std::size_t>(t * V + v)] * at(base.x, t * D + d);
+        }
+        for (std::int64_t r = 0; r < rank; ++r) {
+          da[static_cast<std::size_t>(r * D + d)] += double{scale} * dw * at(bt, r * V + v);
+          dbt[static_cast<std::size_t>(r * V + v)] += double{scale} * dw * at(a, r * D + d);
+        }
+      }
+    }
+  }
+};
+
+TEST_P(HeadLoss, OfAnAdaptedHeadIsThatOfTheMergedOneAndItsGradientsAccumulate) {
+  for (const auto& [rows, vocabulary] :
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 5}, {97, 61}, {300, 64}}) {
+    if (!test::affords(rows * vocabulary * 48 / 4)) continue;
+    const AdaptedProblem p(rows, 48, vocabulary);
+    std::vector<double> want_a, want_bt;
+    p.gradients(want_a, want_bt);
+    for (const std::int64_t chunk : {0, 64}) {
+      const test::Output loss(context(), {rows}), alone(context(), {rows});
+      const test::Output dx(context(), {rows, 48});
+      HeadLossInputs inputs = inputs_of(p.base, chunk);
+      inputs.adapter.lora = {.a = test::upload(context(), {p.rank, 48}, p.a),
+                             .bt = test::upload(context(), {p.rank, vocabulary}, p.bt),
+                             .scale = p.scale};
+      run([&](Batch& batch) { record_head_loss(batch, alone.tensor(), {}, inputs); });
+      inputs.weight = test::upload(context(), {1}, std::vector{p.base.weight});
+      inputs.adapter.gradients = {test::upload(context(), {p.rank, 48}, p.before_a),
+                                  test::upload(context(), {p.rank, vocabulary}, p.before_bt)};
+      run([&](Batch& batch) { record_head_loss(batch, loss.tensor(), dx.tensor(), inputs); });
+      const std::string what = fmt::format(" of [{}, {}] by {}", rows, vocabulary, chunk);
+      const double tolerance = test::product_tolerance_of(GetParam(), 512);
+      test::expect_close(loss.values(), p.merged.loss, tolerance, "loss" + what);
+      test::expect_close(alone.values(), p.merged.loss, tolerance, "loss alone" + what);
+      test::expect_close(dx.values(), p.merged.dx, tolerance, "dx" + what);
+      const LoraGradients& got = inputs.adapter.gradients;
+      test::expect_close(context().read<float>(got.da), want_a, tolerance, "da" + what);
+      test::expect_close(context().read<float>(got.dbt), want_bt, tolerance, "dbt" + what);
+    }
+  }
+}
+
+// As two heads of which the second has the rows, and the masks, of the second chunk.
+TEST_P(HeadLoss, OfAnAdaptedHeadDropsWithOtherMasksInEachChunk) {
+  constexpr std::int64_t kRows = 200, kChunk = 128, kVocabulary = 40;
+  if (!test::affords(kRows * kVocabulary * 48)) GTEST_SKIP() << "not with small sizes";
+  const AdaptedProblem p(kRows, 48, kVocabulary);
+  const Tensor words = context().upload<std::uint32_t>(
+      {2}, DType::u32, std::vector<std::uint32_t>{17, 4}, MemoryTag::scratch);
+  struct Results {
+    std::vector<float> loss, dx, da, dbt;
+  };
+  const auto results_of = [&](const std::vector<std::pair<std::int64_t, std::uint32_t>>& parts) {
+    const test::Output loss(context(), {kRows});
+    const test::Output dx(context(), {kRows, 48});
+    HeadLossInputs all = inputs_of(p.base, kChunk);
+    all.weight = test::upload(context(), {1}, std::vector{p.base.weight});
+    all.adapter.lora = {.a = test::upload(context(), {p.rank, 48}, p.a),
+                        .bt = test::upload(context(), {p.rank, kVocabulary}, p.bt),
+                        .scale = p.scale,
+                        .dropout = {.probability = 0.5F, .seed_and_step = words}};
+    all.adapter.gradients = {test::upload(context(), {p.rank, 48}, p.before_a),
+                             test::upload(context(), {p.rank, kVocabulary}, p.before_bt)};
+    run([&](Batch& batch) {
+      std::int64_t begin = 0;
+      for (const auto& [rows, site] : parts) {
+        HeadLossInputs part = all;
+        part.x = all.x.rows(begin, rows);
+        part.targets = all.targets.rows(begin, rows);
+        part.adapter.lora.dropout.site = site;
+        record_head_loss(batch, loss.tensor().rows(begin, rows), dx.tensor().rows(begin, rows),
+                         part);
+        begin += rows;
+      }
+    });
+    return Results{loss.values(), dx.values(), context().read<float>(all.adapter.gradients.da),
+                   context().read<float>(all.adapter.gradients.dbt)};
+  };
+  const Results whole = results_of({{kRows, 9}});
+  const Results parts = results_of({{kChunk, 9}, {kRows - kChunk, 9 + (1U << 16U)}});
+  const Results same_masks = results_of({{kChunk, 9}, {kRows - kChunk, 9}});
+  EXPECT_EQ(whole.loss, parts.loss);
+  EXPECT_EQ(whole.dx, parts.dx);
+  EXPECT_EQ(whole.da, parts.da);
+  EXPECT_EQ(whole.dbt, parts.dbt);
+  EXPECT_NE(whole.loss, same_masks.loss);
+}
+
 TEST_P(HeadLoss, HoldsOneChunkOfLogitsOnly) {
   const Problem p(300, 16, 400);
   const test::Output loss(context(), {p.rows});

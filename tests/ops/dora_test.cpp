@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "clora/ops/rowwise/dropout.hpp"
+#include "runtime/integer_sizes.hpp"
 #include "tests/reference/dora_reference.hpp"
 #include "tests/reference/quant_reference.hpp"
 #include "tests/support/op_test.hpp"
@@ -112,14 +113,25 @@ class Dora : public test::OpTest {
                  fmt::format("{} {} {}", name_of(type), rows, columns));
   }
 
+  // Where all products are of f32, or of bf16 weights by the launch for NVIDIA's GPUs, rounding to
+  // bf16 is not allowed for.
+  double tolerance_of_factors(const Layer& layer) const {
+    const Weight& w = layer.weights.w;
+    const bool is_fused = capabilities().ptx && capabilities().has_gpu_matrices() &&
+                          w.type() == DType::bf16 && w.layout() == Layout::plain;
+    const bool is_aligned = layer.size.k % 8 == 0;
+    return is_fused && is_aligned ? 1e-5 : tolerance(layer);
+  }
+
   // The factors of all layers, which the op computes in common launches.
   void expect_column_scales(const std::vector<Layer>& layers) {
-    constexpr std::size_t kStep = 64;  // where kernel arguments may begin
+    // Where kernel arguments may begin.
+    const std::size_t step = context().device().base_alignment_bytes / sizeof(float);
     std::vector<float> parameters;
     const auto place = [&](const std::vector<float>& part) {
       const std::size_t at = parameters.size();
       parameters.insert(parameters.end(), part.begin(), part.end());
-      parameters.resize((parameters.size() + kStep - 1) / kStep * kStep);
+      parameters.resize(round_up(parameters.size(), step));
       return at;
     };
     DoraLayers all;
@@ -127,7 +139,7 @@ class Dora : public test::OpTest {
     for (const Layer& layer : layers) {
       all.layers.push_back({layer.weights.w, layer.size.r, layer.lora.scale, place(layer.a),
                             place(layer.bt), place(layer.magnitude), columns});
-      columns += (static_cast<std::size_t>(layer.size.n) + kStep - 1) / kStep * kStep;
+      columns += round_up(static_cast<std::size_t>(layer.size.n), step);
     }
     all.parameters = up({std::ssize(parameters)}, parameters);
     const std::vector<float> none(columns, NAN);
@@ -144,7 +156,8 @@ class Dora : public test::OpTest {
     });
     for (std::size_t i = 0; i < layers.size(); ++i) {
       expect_close(context().read<float>(part(all.column_scale, i)),
-                   layers[i].reference.column_scale(), tolerance(layers[i]), layers[i].text());
+                   layers[i].reference.column_scale(), tolerance_of_factors(layers[i]),
+                   layers[i].text());
     }
   }
 
@@ -312,6 +325,9 @@ TEST_P(Dora, FactorsAreMagnitudesOverTheNormsOfTheAdaptedRows) {
   const Case packed{12, 32, 64, 8};
   if (packed.affordable()) {
     layers.emplace_back(context(), packed, DType::bf16, Layout::packed);
+  }
+  for (const Case& c : {Case{1, 270, 200, 21}, Case{1, 33, 104, 5}, Case{1, 17, 65, 3}}) {
+    if (c.affordable()) layers.emplace_back(context(), c, DType::bf16);
   }
   expect_column_scales(layers);
 }

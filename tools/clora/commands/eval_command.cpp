@@ -76,23 +76,23 @@ double match(const Options& options, LoadedModel& loaded, const Adapter* adapter
   ProgressBar bar(output, "record", static_cast<std::int64_t>(questions.size()));
   const Interrupt interrupt("\nclora: stopping; press Ctrl-C again to stop immediately\n");
   std::int64_t generated = 0, matched = 0;
-  return exact_match(
-      loaded.model(), adapter, text.tokenizer(), questions,
-      {.end_ids = loaded.end_ids(text), .full_answers = static_cast<std::size_t>(options.show)},
-      [&](const Answer& answer) {
-        ++generated;
-        matched += answer.exact() ? 1 : 0;
-        if (generated <= options.show) {
-          bar.clear();
-          show_answer(output, answer);
-        }
-        bar.update(generated, fmt::format("{} exact", matched));
-        if (interrupt.requested()) {
-          fail(ErrorCode::cancelled, "eval: stopped after {} of {} records", generated,
-               questions.size());
-        }
-        return true;
-      });
+  return exact_match(loaded.model(), adapter, text.tokenizer(), questions,
+                     {.end_ids = text.end_ids(loaded.model().config()),
+                      .full_answers = static_cast<std::size_t>(options.show)},
+                     [&](const Answer& answer) {
+                       ++generated;
+                       matched += answer.exact() ? 1 : 0;
+                       if (generated <= options.show) {
+                         bar.clear();
+                         show_answer(output, answer);
+                       }
+                       bar.update(generated, fmt::format("{} exact", matched));
+                       if (interrupt.requested()) {
+                         fail(ErrorCode::cancelled, "eval: stopped after {} of {} records",
+                              generated, questions.size());
+                       }
+                       return true;
+                     });
 }
 
 // Without the contrastive loss, which depends on the batches.

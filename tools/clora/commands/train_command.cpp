@@ -6,7 +6,6 @@
 #include <memory>
 
 #include "clora/model/training/training_run.hpp"
-#include "clora/model/transformer/column_scales.hpp"
 #include "runtime/fail.hpp"
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/embedding_task.hpp"
@@ -138,7 +137,9 @@ TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& 
   TrainingReport report(output, inputs.loaded, options.common.model, folder, options.effective,
                         options.report);
   report.score_by([&] {
-    return inputs.evaluation.scores(inputs.loaded, inputs.adapter, inputs.text, interrupt, output);
+    return inputs.evaluation.scores({inputs.loaded.model(), inputs.adapter, inputs.text,
+                                     config.ranks, [&] { return interrupt.requested(); }},
+                                    output);
   });
   report.start(inputs.adapter, inputs.data.train, valid, config, json_of(inputs.data));
   if (valid != nullptr && !options.task.embeds()) report.show_replies(inputs.text, *valid);
@@ -182,7 +183,7 @@ Options options_on(const RunDevice& device, Communicator* ranks, Options options
 Adapter new_adapter(const Options& options, LanguageModel& model) {
   Adapter adapter = make_adapter(options.adapter, model.context(), model.config(),
                                  options.common.model, options.common.seed);
-  if (options.adapter.init.empty()) initialise_magnitudes(model, adapter);
+  initialise_from_model(options.adapter, model, adapter);
   return adapter;
 }
 
@@ -218,8 +219,8 @@ int search(Options options, const TrainingData& data, const RunEvaluation& evalu
 }
 
 // Any other rank: computes and writes nothing. should_stop: for processes, which get signals.
-void follow(Options options, const TrainingData& data, const RunEvaluation& evaluation,
-            const std::function<bool()>& should_stop) {
+void follow(Options options, const TrainingData& data, const ModelText& text,
+            const RunEvaluation& evaluation, const std::function<bool()>& should_stop) {
   const std::string checkpoint = options.run.settings.ranks->all_gather("").front();
   options.common.output.quiet = true;
   options.common.trace = nullptr;
@@ -233,15 +234,18 @@ void follow(Options options, const TrainingData& data, const RunEvaluation& eval
   Adapter adapter = new_adapter(options, model);
   TrainingCallbacks callbacks;
   callbacks.should_stop = should_stop;
+  callbacks.on_eval = [&](const EvalResult&) {
+    evaluation.take_part({model, adapter, text, options.run.settings.ranks, should_stop});
+  };
   run_training(model, adapter, data.train, data.valid ? &*data.valid : nullptr,
                run_config(options, model.config()), checkpoint, callbacks);
 }
 
 // A rank in a process of its own: a signal stops all ranks after the step.
-void follow_in_process(const Options& options, const TrainingData& data,
+void follow_in_process(const Options& options, const TrainingData& data, const ModelText& text,
                        const RunEvaluation& evaluation) {
   const Interrupt interrupt("");
-  follow(options, data, evaluation, [&] { return interrupt.requested(); });
+  follow(options, data, text, evaluation, [&] { return interrupt.requested(); });
 }
 
 // Errors: invalid_argument for options that exclude each other.
@@ -289,9 +293,9 @@ int train(Options options) {
       [&](const RunDevice& device, Communicator* ranks) {
         const Options own = options_on(device, ranks, options);
         if (folder) {
-          follow(own, data, evaluation, {});
+          follow(own, data, text, evaluation, [] { return false; });
         } else {
-          follow_in_process(own, data, evaluation);
+          follow_in_process(own, data, text, evaluation);
         }
       });
   return summary.stopped ? 1 : 0;
