@@ -90,20 +90,23 @@ TrainingRunConfig run_config(const Options& options, const ModelConfig& model) {
   return config;
 }
 
-// Chooses what the run keeps in memory, before anything of it is loaded.
-void plan_memory(Options& options, const TrainingData& data, Output& output) {
+// Chooses what the run keeps in memory, before anything of it is loaded. On all ranks alike, so
+// that like devices get the same policy.
+void plan_memory(Options& options, const TrainingData& data, const RunEvaluation& evaluation,
+                 Output& output) {
   const TraceSpan span(options.common.trace.get(), "plan memory");
   const WeightFiles files = WeightFiles::open(options.common.model);
   const TrainingRunConfig config = run_config(options, files.config());
-  const PlannedRun run{.context = context_config(options.common),
-                       .files = &files,
-                       .context_length = options.data.max_seq_length,
-                       .make_adapter =
-                           [&](Context& context, const ModelConfig& model) {
-                             return make_adapter(options.adapter, context, model,
-                                                 options.common.model, options.common.seed);
-                           },
-                       .trainer = trainer_config(config)};
+  PlannedRun run{.context = context_config(options.common),
+                 .files = &files,
+                 .context_length = options.data.max_seq_length,
+                 .make_adapter =
+                     [&](Context& context, const ModelConfig& model) {
+                       return make_adapter(options.adapter, context, model, options.common.model,
+                                           options.common.seed);
+                     },
+                 .trainer = trainer_config(config)};
+  evaluation.add_to(run);
   const PolicyPlan plan =
       planned_memory(options.memory, run, largest_step(files.config(), data.train, config));
   options.run.settings.policy = plan.policy;
@@ -189,7 +192,7 @@ TrainingSummary lead(Options options, RunFolder& folder, const TrainingData& dat
                      const ModelText& text, const RunEvaluation& evaluation, Output& output) {
   Communicator* const ranks = options.run.settings.ranks;
   if (ranks != nullptr) (void)ranks->all_gather(folder.checkpoint().string());
-  plan_memory(options, data, output);
+  plan_memory(options, data, evaluation, output);
   LoadedModel loaded(options.common, output, options.data.max_seq_length);
   Adapter adapter = new_adapter(options, loaded.model());
   if (!folder.checkpoint().empty()) {  // checked before anything in the folder changes
@@ -203,8 +206,9 @@ TrainingSummary lead(Options options, RunFolder& folder, const TrainingData& dat
 }
 
 // Searches a learning rate with the adapter and the data of the run, and throws the adapter away.
-int search(Options options, const TrainingData& data, Output& output) {
-  plan_memory(options, data, output);
+int search(Options options, const TrainingData& data, const RunEvaluation& evaluation,
+           Output& output) {
+  plan_memory(options, data, evaluation, output);
   LoadedModel loaded(options.common, output, options.data.max_seq_length);
   Adapter adapter = new_adapter(options, loaded.model());
   const int code =
@@ -222,7 +226,7 @@ void follow(Options options, const TrainingData& data, const ModelText& text,
   options.common.trace = nullptr;
   options.common.profile.clear();
   Output output(options.common.output);
-  plan_memory(options, data, output);
+  plan_memory(options, data, evaluation, output);
   Context context(context_config(options.common));
   require_precision(options.common, context.device());
   const WeightFiles files = WeightFiles::open(options.common.model);
@@ -280,7 +284,7 @@ int train(Options options) {
                                  data.valid ? &*data.valid : nullptr);
   check_report_options(options.report, data.valid.has_value());
   if (options.task.embeds()) options.adapter.config.task_type = kFeatureExtraction;
-  if (options.find_rate.searches()) return search(options, data, output);
+  if (options.find_rate.searches()) return search(options, data, evaluation, output);
   TrainingSummary summary;
   devices.run(
       [&](const RunDevice& device, Communicator* ranks) {
