@@ -286,6 +286,7 @@ void RecordedModel::record_block_backward(Block& block, StreamGradient& dx, bool
     --layer;
     record_layer_backward(*layer, dx, !is_lowest || layer != lowest);
   }
+  recording_.deferred_magnitudes().flush(recording_.batch());
 }
 
 // A new copy each time: its memory is free between its last reader and the next one.

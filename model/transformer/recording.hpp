@@ -21,6 +21,7 @@
 #include "clora/runtime/commands/batch.hpp"
 #include "model/transformer/cache_places.hpp"
 #include "model/transformer/norm.hpp"
+#include "ops/lora_linear/dora_magnitudes.hpp"
 
 namespace clora {
 
@@ -118,6 +119,8 @@ class Recording {
   GradientRange take_adapted_gradients();
   // Adapter gradients that await a flush at the end of the backward.
   DeferredGradients& deferred() noexcept { return deferred_; }
+  // Those of magnitudes, which await a flush at the end of a block's backward.
+  DeferredMagnitudes& deferred_magnitudes() noexcept { return deferred_magnitudes_; }
 
   // f32
   Tensor temporary(Shape shape, std::string_view name);
@@ -180,6 +183,7 @@ class Recording {
   std::vector<Window> windows_;
   std::vector<Order> orders_;
   DeferredGradients deferred_;
+  DeferredMagnitudes deferred_magnitudes_;
   std::optional<LoadBalance> load_;
   std::int64_t loaded_layers_ = 0;
   bool recomputes_ = false;
