@@ -5,6 +5,7 @@
 #include "clora/ops/gemm/gemm.hpp"
 #include "clora/ops/rowwise/add.hpp"
 #include "clora/ops/rowwise/embedding.hpp"
+#include "clora/ops/rowwise/embedding_noise.hpp"
 #include "clora/ops/rowwise/soft_cap.hpp"
 #include "model/transformer/norm.hpp"
 #include "ops/activations.hpp"
@@ -18,6 +19,9 @@ RecordedModel::RecordedModel(Recording& recording, const ModelInputs& inputs)
   const Tensor x = rows_of_stream(recording.rows(), "embeddings");
   record_embedding(batch, x, inputs.ids, model.embeddings(),
                    static_cast<float>(model.config().embedding_scale));
+  if (!recording.embedding_noise().empty()) {
+    record_embedding_noise(batch, x, recording.embedding_noise(), recording.seed_and_step());
+  }
   add_positions(x);
   const bool fused = inputs.fused_blocks && inputs.fused_blocks(x);
   selected_rows_ = fused ? x : record_blocks(x);
