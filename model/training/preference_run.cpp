@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <utility>
-#include <variant>
+
+#include "model/generation/engine_sizes.hpp"
 
 namespace clora {
 
@@ -11,14 +12,7 @@ namespace {
 // Layers with a state read the rows of a document one after the other, so that two documents cannot
 // have some in common. Of the loss that balances experts, shares of rows would change.
 bool shares_prompts(const TrainingRunConfig& config, const ModelConfig& model) {
-  const auto has_state = [](const SubLayerSpec& layer) {
-    return std::holds_alternative<ShortConvLayerSpec>(layer.f) ||
-           std::holds_alternative<DeltaNetLayerSpec>(layer.f);
-  };
-  return config.router_aux_loss_coef == 0 &&
-         std::ranges::none_of(model.blocks, [&](const BlockSpec& block) {
-           return std::ranges::any_of(block, has_state);
-         });
+  return config.router_aux_loss_coef == 0 && !has_states(model);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "clora/ops/lora_linear/lora_embedding.hpp"
 #include "clora/ops/rowwise/add.hpp"
 #include "clora/ops/rowwise/embedding.hpp"
+#include "clora/ops/rowwise/embedding_noise.hpp"
 #include "clora/ops/rowwise/soft_cap.hpp"
 #include "lora/end_modules.hpp"
 #include "model/transformer/adapted_ends.hpp"
@@ -23,6 +24,9 @@ RecordedModel::RecordedModel(Recording& recording, const ModelInputs& inputs)
   record_embedding(batch, x, inputs.ids, embeddings_of(model, recording.adapter()),
                    embedding_scale());
   add_adapter_of_embeddings(x, inputs.ids);
+  if (!recording.embedding_noise().empty()) {
+    record_embedding_noise(batch, x, recording.embedding_noise(), recording.seed_and_step());
+  }
   if (recording.trains()) dembeddings_ = embeddings_gradient_of(recording.adapter());
   if (!dembeddings_.empty()) adapted_ids_ = inputs.ids;
   x = with_positions(x);
@@ -286,6 +290,7 @@ void RecordedModel::record_block_backward(Block& block, StreamGradient& dx, bool
     --layer;
     record_layer_backward(*layer, dx, !is_lowest || layer != lowest);
   }
+  recording_.deferred_magnitudes().flush(recording_.batch());
 }
 
 // A new copy each time: its memory is free between its last reader and the next one.

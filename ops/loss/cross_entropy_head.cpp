@@ -5,6 +5,7 @@
 #include "clora/ops/loss/cross_entropy.hpp"
 #include "clora/ops/rowwise/columns.hpp"
 #include "ops/activations.hpp"
+#include "ops/dispatch/loss_term_defines.hpp"
 #include "ops/dispatch/soft_cap_define.hpp"
 #include "ops/loss/cross_entropy_head_dispatch.hpp"
 #include "runtime/fail.hpp"
@@ -33,6 +34,11 @@ std::int64_t chunk_rows(const Device& device, std::int64_t rows, std::int64_t vo
   return std::min(chunk, rows);
 }
 
+LossTerms terms_of_rows(LossTerms terms, std::int64_t begin, std::int64_t count) {
+  if (terms.any()) terms.nll = terms.nll.rows(begin, count);
+  return terms;
+}
+
 void check(const Tensor& loss, const Tensor& dx, const HeadLossInputs& inputs) {
   const auto matrix = [](std::string_view name, const auto& t) {
     require(!t.empty() && t.shape().rank() == 2 && t.elements() > 0,
@@ -50,13 +56,14 @@ void check(const Tensor& loss, const Tensor& dx, const HeadLossInputs& inputs) {
   require_tensor(kOp, "targets", inputs.targets, {rows}, DType::i32);
   if (!dx.empty()) {
     require_tensor(kOp, "dx", dx, inputs.x.shape());
-    require_tensor(kOp, "weight", inputs.weight, {1});
+    (void)loss_weight_step(kOp, inputs.weight, rows);
     const Tensor& dhead = inputs.adapter.dhead;
     if (!dhead.empty()) require_tensor(kOp, "adapter.dhead", dhead, inputs.head.shape());
     require(dx.storage() != inputs.x.storage() || dx.offset_bytes() != inputs.x.offset_bytes(),
             "{}: dx must not be x", kOp);
   }
   require_soft_cap(kOp, inputs.soft_cap);
+  require_loss_terms(kOp, inputs.terms, !dx.empty(), rows);
   require(inputs.rows_per_chunk >= 0, "{}: rows_per_chunk must be 0 (automatic) or more, got {}",
           kOp, inputs.rows_per_chunk);
   require(inputs.entries_per_chunk >= 0,
@@ -115,8 +122,11 @@ void record_head_loss_by_rows(Batch& batch, const HeadLoss& head) {
     record_cross_entropy(batch, loss.rows(begin, count), logits,
                          {.logits = logits,
                           .targets = targets,
-                          .weight = inputs.weight,
-                          .soft_cap = inputs.soft_cap});
+                          .weight = loss_weight_step(kOp, inputs.weight, rows) == 0
+                                        ? inputs.weight
+                                        : inputs.weight.rows(begin, count),
+                          .soft_cap = inputs.soft_cap,
+                          .terms = terms_of_rows(inputs.terms, begin, count)});
     record_lora_linear_backward(batch, dx.rows(begin, count), inputs.adapter.gradients, logits,
                                 {x, s}, weights, lora, Accumulate::no);
     if (!inputs.adapter.dhead.empty()) record_dhead(batch, inputs.adapter.dhead, logits, x);

@@ -19,15 +19,6 @@ bool begins(const std::string& wanted, const std::string& so_far) {
   return wanted.starts_with(stripped(so_far));
 }
 
-std::int64_t positions_for(const std::vector<Question>& questions) {
-  std::int64_t most = 0;
-  for (const Question& question : questions) {
-    most =
-        std::max(most, static_cast<std::int64_t>(question.prompt.size()) + reply_limit(question));
-  }
-  return most + 1;
-}
-
 }  // namespace
 
 std::int64_t reply_limit(const Question& question) {
@@ -54,6 +45,15 @@ std::vector<Question> questions_of(const Records& records) {
         {{ids.begin(), ids.begin() + begin}, {ids.begin() + begin, ids.begin() + end}});
   }
   return questions;
+}
+
+std::int64_t positions_for(const std::vector<Question>& questions) {
+  std::int64_t most = 0;
+  for (const Question& question : questions) {
+    most =
+        std::max(most, static_cast<std::int64_t>(question.prompt.size()) + reply_limit(question));
+  }
+  return most + 1;
 }
 
 double exact_match(LanguageModel& model, const Adapter* adapter, const Tokenizer& tokenizer,

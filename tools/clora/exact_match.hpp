@@ -41,6 +41,9 @@ struct ExactMatchConfig {
   std::size_t full_answers = 0;
 };
 
+// The positions of the Generator that exact_match() makes. REQUIRES: as there.
+std::int64_t positions_for(const std::vector<Question>& questions);
+
 // Generates answers greedily and returns the fraction of them that match. on_answer returns false
 // to stop. REQUIRES: questions is not empty.
 double exact_match(LanguageModel& model, const Adapter* adapter, const Tokenizer& tokenizer,

@@ -19,6 +19,7 @@
 #include "tools/clora/training/run_evaluation.hpp"
 #include "tools/clora/training/run_folder.hpp"
 #include "tools/clora/training/run_options.hpp"
+#include "tools/clora/training/supervised_options.hpp"
 #include "tools/clora/training/training_adapter.hpp"
 #include "tools/clora/training/training_data.hpp"
 #include "tools/clora/training/training_report.hpp"
@@ -62,6 +63,7 @@ struct Options {
   DataOptions data;
   EmbeddingTaskOptions task;
   PreferenceOptions preference;
+  SupervisedOptions supervised;
   RunOptions run;
   FindRateOptions find_rate;
   EvaluationOptions evaluation;
@@ -85,25 +87,29 @@ TrainingRunConfig run_config(const Options& options, const ModelConfig& model) {
   options.evaluation.apply_to(config);
   config.contrastive = contrastive_loss_of(options.task, options.common.model, model);
   options.preference.apply_to(config);
+  options.supervised.apply_to(config);
   config.seed = options.common.seed;
   config.max_seq_length = options.data.max_seq_length;
   return config;
 }
 
-// Chooses what the run keeps in memory, before anything of it is loaded.
-void plan_memory(Options& options, const TrainingData& data, Output& output) {
+// Chooses what the run keeps in memory, before anything of it is loaded. On all ranks alike, so
+// that like devices get the same policy.
+void plan_memory(Options& options, const TrainingData& data, const RunEvaluation& evaluation,
+                 Output& output) {
   const TraceSpan span(options.common.trace.get(), "plan memory");
   const WeightFiles files = WeightFiles::open(options.common.model);
   const TrainingRunConfig config = run_config(options, files.config());
-  const PlannedRun run{.context = context_config(options.common),
-                       .files = &files,
-                       .context_length = options.data.max_seq_length,
-                       .make_adapter =
-                           [&](Context& context, const ModelConfig& model) {
-                             return make_adapter(options.adapter, context, model,
-                                                 options.common.model, options.common.seed);
-                           },
-                       .trainer = trainer_config(config)};
+  PlannedRun run{.context = context_config(options.common),
+                 .files = &files,
+                 .context_length = options.data.max_seq_length,
+                 .make_adapter =
+                     [&](Context& context, const ModelConfig& model) {
+                       return make_adapter(options.adapter, context, model, options.common.model,
+                                           options.common.seed);
+                     },
+                 .trainer = trainer_config(config)};
+  evaluation.add_to(run);
   const PolicyPlan plan =
       planned_memory(options.memory, run, largest_step(files.config(), data.train, config));
   options.run.settings.policy = plan.policy;
@@ -189,7 +195,7 @@ TrainingSummary lead(Options options, RunFolder& folder, const TrainingData& dat
                      const ModelText& text, const RunEvaluation& evaluation, Output& output) {
   Communicator* const ranks = options.run.settings.ranks;
   if (ranks != nullptr) (void)ranks->all_gather(folder.checkpoint().string());
-  plan_memory(options, data, output);
+  plan_memory(options, data, evaluation, output);
   LoadedModel loaded(options.common, output, options.data.max_seq_length);
   Adapter adapter = new_adapter(options, loaded.model());
   if (!folder.checkpoint().empty()) {  // checked before anything in the folder changes
@@ -203,8 +209,9 @@ TrainingSummary lead(Options options, RunFolder& folder, const TrainingData& dat
 }
 
 // Searches a learning rate with the adapter and the data of the run, and throws the adapter away.
-int search(Options options, const TrainingData& data, Output& output) {
-  plan_memory(options, data, output);
+int search(Options options, const TrainingData& data, const RunEvaluation& evaluation,
+           Output& output) {
+  plan_memory(options, data, evaluation, output);
   LoadedModel loaded(options.common, output, options.data.max_seq_length);
   Adapter adapter = new_adapter(options, loaded.model());
   const int code =
@@ -222,7 +229,7 @@ void follow(Options options, const TrainingData& data, const ModelText& text,
   options.common.trace = nullptr;
   options.common.profile.clear();
   Output output(options.common.output);
-  plan_memory(options, data, output);
+  plan_memory(options, data, evaluation, output);
   Context context(context_config(options.common));
   require_precision(options.common, context.device());
   const WeightFiles files = WeightFiles::open(options.common.model);
@@ -280,7 +287,7 @@ int train(Options options) {
                                  data.valid ? &*data.valid : nullptr);
   check_report_options(options.report, data.valid.has_value());
   if (options.task.embeds()) options.adapter.config.task_type = kFeatureExtraction;
-  if (options.find_rate.searches()) return search(options, data, output);
+  if (options.find_rate.searches()) return search(options, data, evaluation, output);
   TrainingSummary summary;
   devices.run(
       [&](const RunDevice& device, Communicator* ranks) {
@@ -307,6 +314,7 @@ void add_train_command(CLI::App& program, Action& action) {
                    "several are mixed, each with its WEIGHT: visits per record and epoch");
   add_embedding_task_options(*command, options->task);
   add_preference_options(*command, options->preference);
+  add_supervised_options(*command, options->supervised);
   add_output_folder_options(*command, options->run, "Adapter");
   add_training_adapter_options(*command, options->adapter);
   add_length_options(*command, options->run, "Training");

@@ -88,6 +88,16 @@ RunEvaluation::RunEvaluation(const EvaluationOptions& options, std::vector<Choic
   if (replies > 0 && replies < questions_.size()) questions_.resize(replies);
 }
 
+void RunEvaluation::add_to(PlannedRun& run) const {
+  if (!questions_.empty()) run.reply_positions = positions_for(questions_);
+  for (const ChoiceQuestion& question : choices_) {
+    for (const Record& choice : question.choices) {
+      const WantedRows wanted = wanted_rows(pack_rows(std::span(&choice, 1), choice.ids.size()));
+      if (wanted.rows > run.scored.rows) run.scored = wanted;
+    }
+  }
+}
+
 nlohmann::ordered_json RunEvaluation::scores(const ScoredModel& scored, Output& output) const {
   nlohmann::ordered_json scores = nlohmann::ordered_json::object();
   if (const auto all = answers(scored); all && !all->empty()) {

@@ -13,6 +13,7 @@
 
 #include "clora/model/training/communicator.hpp"
 #include "clora/model/training/evaluator.hpp"
+#include "clora/model/training/memory_planner.hpp"
 #include "tools/clora/choices.hpp"
 #include "tools/clora/exact_match.hpp"
 #include "tools/clora/model_text.hpp"
@@ -37,6 +38,9 @@ class RunEvaluation {
   // completion.
   RunEvaluation(const EvaluationOptions& options, std::vector<ChoiceQuestion> choices,
                 const Records* valid);
+
+  // Adds the memory of an evaluation to what is planned.
+  void add_to(PlannedRun& run) const;
 
   // Returns the scores as keys of an event: "exact_match", "accuracy", "normalised_accuracy", and
   // "scores" with those of the command. Scores are left out if any rank was told to stop. A command
