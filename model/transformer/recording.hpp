@@ -98,6 +98,8 @@ class Recording {
   bool trains() const noexcept { return options_.trains; }
   DType type() const noexcept { return options_.type; }
   const Adapter* adapter() const noexcept { return options_.adapter; }  // null: none
+  const AdapterStacks* stacks() const noexcept { return options_.stacks; }
+  const Tensor& row_groups() const noexcept { return options_.row_groups; }
   bool marks_gradients() const noexcept { return options_.marks_gradients; }
   float epsilon() const { return static_cast<float>(model_.config().norm_epsilon); }
   // nullptr without a cache.
