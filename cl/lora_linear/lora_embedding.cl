@@ -3,7 +3,7 @@
 //
 //   lora_embedding_rows      s[t, r] = scale a[r, ids[t]], 0 if the id is outside of the table
 //   lora_embedding_grouped_rows    the same for rows of several adapters, of stacks of a and bt:
-//                            groups[t] = {adapter or NO_ADAPTER, unused, its rank, bits of its scale}
+//                            groups[t] = {adapter, unused, its rank or 0 for no adapter, bits of its scale}
 //   lora_embedding_grouped_expand  y[t] += s[t] bt of the row's adapter
 //   lora_embedding_links     links[t] = {the nearest earlier token with the same id, the nearest
 //                            later one}, or -1
@@ -23,7 +23,6 @@
 //         have the same bits in each run
 //! clc: build
 //! clc: budget on gfx90a registers<=48 spills=0
-#define NO_ADAPTER 0xffffffffu
 
 __kernel void lora_embedding_rows(__global float* s, __global const int* ids,
                                   __global const float* a, uint T, uint R, uint V, float scale) {
@@ -43,7 +42,7 @@ __kernel void lora_embedding_grouped_rows(__global float* s, __global const int*
   for (uint t = get_global_id(1); t < T; t += get_global_size(1)) {
     const uint id = (uint)ids[t];
     const uint4 group = groups[t];
-    const bool has = group.x != NO_ADAPTER && r < group.z && id < V;
+    const bool has = r < group.z && id < V;
     __global const float* row = a + (group.x * (ulong)R + r) * V;
     s[(ulong)t * R + r] = has ? as_float(group.w) * factor * row[id] : 0.0f;
   }
@@ -56,7 +55,7 @@ __kernel void lora_embedding_grouped_expand(__global float* y, __global const fl
   if (d >= D) return;
   for (uint t = get_global_id(1); t < T; t += get_global_size(1)) {
     const uint4 group = groups[t];
-    if (group.x == NO_ADAPTER) continue;
+    if (group.z == 0) continue;
     __global const float* column = bt + group.x * (ulong)R * D + d;
     const uint rank = min(R, group.z);
     float sum = 0.0f;
