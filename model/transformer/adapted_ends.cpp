@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "clora/model/transformer/adapter_sites.hpp"
 #include "lora/end_modules.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {
@@ -47,6 +51,14 @@ HeadAdapter head_adapter_of(const Adapter* adapter, const Tensor& seed_and_step)
 
 LoraWeights embedding_adapter_of(const Adapter* adapter) {
   return adapter == nullptr ? LoraWeights() : adapter->weights(kEmbeddingsPath);
+}
+
+Shape adapted_shape(const LanguageModel& model, std::string_view path) {
+  if (path != kEmbeddingsPath && path != kHeadPath) return model.linear(path).weights.w.shape();
+  const std::vector<AdapterSite> sites = all_adapter_sites(model.config());
+  const auto at = std::ranges::find(sites, path, &AdapterSite::path);
+  require(at != sites.end(), "model: its {} cannot be adapted", path);
+  return {at->outputs, at->inputs};
 }
 
 }  // namespace clora

@@ -2,6 +2,8 @@
 // Private to model/.
 #pragma once
 
+#include <string_view>
+
 #include "clora/lora/adapter.hpp"
 #include "clora/model/transformer/language_model.hpp"
 #include "clora/ops/loss/cross_entropy.hpp"
@@ -23,5 +25,9 @@ HeadAdapter head_adapter_of(const Adapter* adapter, const Tensor& seed_and_step 
 // Returns the embeddings' part; empty if the adapter is null or has none. Embeddings have no
 // dropout, as in PEFT.
 LoraWeights embedding_adapter_of(const Adapter* adapter);
+
+// The shape [N, K] of the weight that an adapter's module adds its product to: for a linear layer
+// its own, for token embeddings [D, V]. Errors: invalid_argument if the model has no such module.
+Shape adapted_shape(const LanguageModel& model, std::string_view path);
 
 }  // namespace clora

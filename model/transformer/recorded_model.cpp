@@ -9,6 +9,7 @@
 #include "clora/ops/rowwise/soft_cap.hpp"
 #include "lora/end_modules.hpp"
 #include "model/transformer/adapted_ends.hpp"
+#include "model/transformer/adapter_stacks.hpp"
 #include "model/transformer/norm.hpp"
 #include "ops/activations.hpp"
 
@@ -17,7 +18,8 @@ namespace clora {
 RecordedModel::RecordedModel(Recording& recording, const ModelInputs& inputs)
     : recording_(recording),
       embedding_norm_(recording.adapted(recording.model().embedding_norm())),
-      final_norm_(recording.adapted(recording.model().final_norm())) {
+      final_norm_(recording.adapted(recording.model().final_norm())),
+      selected_groups_(inputs.selected.empty() ? recording.row_groups() : inputs.selected_groups) {
   const LanguageModel& model = recording.model();
   Batch& batch = recording.batch();
   Tensor x = rows_of_stream(recording.rows(), "embeddings");
@@ -47,8 +49,24 @@ float RecordedModel::embedding_scale() const {
   return static_cast<float>(recording_.model().config().embedding_scale);
 }
 
+LoraWeights RecordedModel::embedding_adapter() const {
+  LoraWeights lora;
+  if (recording_.stacks() != nullptr) {
+    lora = recording_.stacks()->weights(kEmbeddingsPath, recording_.row_groups());
+  }
+  return lora.empty() ? embedding_adapter_of(recording_.adapter()) : lora;
+}
+
+LoraWeights RecordedModel::head_adapter() const {
+  LoraWeights lora;
+  if (recording_.stacks() != nullptr) {
+    lora = recording_.stacks()->weights(kHeadPath, selected_groups_);
+  }
+  return lora.empty() ? head_adapter_of(recording_.adapter()).lora : lora;
+}
+
 void RecordedModel::add_adapter_of_embeddings(const Tensor& x, const Tensor& ids) {
-  const LoraWeights lora = embedding_adapter_of(recording_.adapter());
+  const LoraWeights lora = embedding_adapter();
   if (lora.empty()) return;
   adapted_ids_ = ids;
   embedding_s_ = recording_.temporary({recording_.rows(), lora.rank()}, "s of embeddings");
@@ -76,7 +94,7 @@ Tensor RecordedModel::with_positions(const Tensor& x) {
 
 void RecordedModel::record_logits(const Tensor& logits) const {
   const LanguageModel& model = recording_.model();
-  const LoraWeights lora = head_adapter_of(recording_.adapter()).lora;
+  const LoraWeights lora = head_adapter();
   Tensor s;
   if (!lora.empty()) s = recording_.temporary({output_.shape()[0], lora.rank()}, "s of the head");
   record_lora_linear(recording_.batch(), logits, s, output_,

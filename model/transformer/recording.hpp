@@ -102,6 +102,8 @@ class Recording {
   const Adapter* adapter() const noexcept { return options_.adapter; }  // null: none
   const Tensor& embedding_noise() const noexcept { return options_.embedding_noise; }
   const Tensor& seed_and_step() const noexcept { return options_.seed_and_step; }
+  const AdapterStacks* stacks() const noexcept { return options_.stacks; }
+  const Tensor& row_groups() const noexcept { return options_.row_groups; }
   bool marks_gradients() const noexcept { return options_.marks_gradients; }
   float epsilon() const { return static_cast<float>(model_.config().norm_epsilon); }
   // nullptr without a cache.
