@@ -14,13 +14,13 @@
 //         (dora_layers.clh); groups [work-groups, 2]: a group's layer, and its row of gram or its
 //         first column
 // Types   dy, y and scaled of -D DY_TYPE, Y_TYPE, SCALED_TYPE: f32, bf16 or f16; all else f32
-// Work    gram: a group of GROUP items owns a row, BLOCK elements at a time, of which each item sums
-//         every GROUP-th term. column_scale: an item owns a column. backward: an item owns VEC_SIZE
-//         columns (dimension 0) of a chunk of chunk_rows rows (dimension 1), or with -D BY_ROWS, for
-//         CPUs, all columns of a chunk, row by row, and sums in memory. magnitudes: a group of
-//         SUM_GROUP items owns COLUMNS columns, of which SUM_GROUP / COLUMNS items sum every so
-//         many-th chunk, of a layer (dimension 1)
-// Local   gram: BLOCK * GROUP floats; magnitudes: SUM_GROUP floats
+// Work    gram: a group of SUM_GROUP items owns a row, BLOCK elements at a time, of which each item
+//         sums every SUM_GROUP-th term. column_scale: an item owns a column. backward: an item owns
+//         VEC_SIZE columns (dimension 0) of a chunk of chunk_rows rows (dimension 1), or with
+//         -D BY_ROWS, for CPUs, all columns of a chunk, row by row, and sums in memory. magnitudes:
+//         a group of SUM_GROUP items owns COLUMNS columns, of which SUM_GROUP / COLUMNS items sum
+//         every so many-th chunk, of a layer (dimension 1)
+// Local   gram: BLOCK * SUM_GROUP floats; magnitudes: SUM_GROUP floats
 // Cost    backward reads dy and y and writes scaled, 3 flops an element; a part of 1 / chunk_rows
 //         is written and read once more. column_scale: R (R + 4) flops a column
 // Numerics  f32, in a fixed order. The sum of squares loses digits where its terms cancel: its
@@ -31,7 +31,7 @@
 //!     SUM_GROUP=64 BY_ROWS
 //! clc: build VEC_SIZE=4 DY_TYPE=f32 Y_TYPE={f16,bf16} SCALED_TYPE={f16,bf16} GROUP=64 COLUMNS=16
 //!     SUM_GROUP=256 HAS_BIAS
-//! clc: budget on gfx90a registers<=64 spills=0
+//! clc: budget on gfx90a registers<=80 spills=0
 #if !defined(DY_TYPE) || !defined(Y_TYPE) || !defined(SCALED_TYPE) || !defined(GROUP) || \
     !defined(COLUMNS) || !defined(SUM_GROUP)
 #error "DY_TYPE, Y_TYPE, SCALED_TYPE, GROUP, COLUMNS and SUM_GROUP are required"
@@ -43,10 +43,10 @@
 #define BLOCK 8
 #define AHEAD 4  // rows that an item of a GPU loads before it stores one: scaled may alias dy
 
-__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void dora_gram(
+__attribute__((reqd_work_group_size(SUM_GROUP, 1, 1))) __kernel void dora_gram(
     __global float* grams, __global const float* parameters, __global const uint* layers,
     __global const uint* groups) {
-  __local float sums[BLOCK][GROUP];
+  __local float sums[BLOCK][SUM_GROUP];
   const uint item = get_local_id(0), group = get_group_id(0);
   __global const uint* layer = layers + groups[2 * group] * LAYER_WORDS;
   const uint row = groups[2 * group + 1], K = layer[K_OF], R = layer[R_OF];
@@ -55,7 +55,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void dora_gram(
   for (uint first = 0; first <= row; first += BLOCK) {
     float of_item[BLOCK];
     for (uint i = 0; i < BLOCK; ++i) of_item[i] = 0.0f;
-    for (uint k = item; k < K; k += GROUP) {
+    for (uint k = item; k < K; k += SUM_GROUP) {
       const float left = a[(size_t)row * K + k];
       for (uint i = 0; i < BLOCK; ++i) {
         of_item[i] = fma(left, a[(size_t)min(first + i, row) * K + k], of_item[i]);
@@ -65,7 +65,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void dora_gram(
     barrier(CLK_LOCAL_MEM_FENCE);  // all sums are written
     if (item < BLOCK && first + item <= row) {
       float sum = 0.0f;
-      for (uint i = 0; i < GROUP; ++i) sum += sums[item][i];
+      for (uint i = 0; i < SUM_GROUP; ++i) sum += sums[item][i];
       gram[first + item] = sum;
     }
     barrier(CLK_LOCAL_MEM_FENCE);  // all sums are read before those of the next block
