@@ -52,6 +52,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/gemm/gemm.hpp
   ops/gemm/product_input.hpp
   ops/lora_linear/dora.hpp
+  ops/lora_linear/lora_embedding.hpp
   ops/lora_linear/lora_gradient.hpp
   ops/lora_linear/lora_linear.hpp
   ops/loss/contrastive.hpp
@@ -69,7 +70,9 @@ set(CLORA_PUBLIC_HEADERS
   ops/rowwise/dropout.hpp
   ops/rowwise/embedding.hpp
   ops/rowwise/embedding_noise.hpp
+  ops/rowwise/gather_rows.hpp
   ops/rowwise/layer_norm.hpp
+  ops/rowwise/norm_gradient.hpp
   ops/rowwise/rms_norm.hpp
   ops/rowwise/rope.hpp
   ops/rowwise/soft_cap.hpp
@@ -82,6 +85,7 @@ set(CLORA_PUBLIC_HEADERS
   lora/adapter_matrices.hpp
   lora/combination.hpp
   lora/compression.hpp
+  lora/conversion.hpp
   lora/merge.hpp
   lora/parameter_set.hpp
   lora/peft_files.hpp
@@ -95,9 +99,11 @@ set(CLORA_PUBLIC_HEADERS
   model/embedding/embedding_scores.hpp
   model/transformer/fingerprint.hpp
   model/transformer/forward_pass.hpp
+  model/transformer/adapter_sites.hpp
   model/transformer/column_scales.hpp
   model/transformer/gradient_parts.hpp
   model/transformer/language_model.hpp
+  model/transformer/saved_tensors.hpp
   model/transformer/memory_policy.hpp
   model/transformer/layer_weights.hpp
   model/transformer/recorded_rows.hpp
@@ -106,6 +112,7 @@ set(CLORA_PUBLIC_HEADERS
   model/files/gguf.hpp
   model/configuration/block_spec.hpp
   model/configuration/model_config.hpp
+  model/weights/stored_ends.hpp
   model/weights/weights.hpp
   model/generation/engine.hpp
   model/generation/generation_request.hpp

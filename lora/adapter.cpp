@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <utility>
 
+#include "lora/end_modules.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -31,6 +34,13 @@ float uniform(std::mt19937_64& generator, double bound) {
   return static_cast<float>(bound * (2 * unit - 1));
 }
 
+// From the standard normal distribution (Box and Muller, 1958).
+float normal(std::mt19937_64& generator) {
+  const auto unit = [&] { return (static_cast<double>(generator() >> 11U) + 0.5) * 0x1p-53; };
+  const double radius = std::sqrt(-2 * std::log(unit()));
+  return static_cast<float>(radius * std::cos(2 * std::numbers::pi * unit()));
+}
+
 }  // namespace
 
 double adapter_scale(const AdapterConfig& config, double alpha, std::int64_t rank) {
@@ -39,15 +49,22 @@ double adapter_scale(const AdapterConfig& config, double alpha, std::int64_t ran
 }
 
 Adapter::Adapter(Context& context, const std::vector<AdapterSite>& sites,
-                 const AdapterConfig& config)
-    : Adapter(context, modules_of(sites, config), config) {}
+                 const AdapterConfig& config, std::vector<SavedTensor> saved)
+    : Adapter(context, modules_of(sites, config), config, std::move(saved)) {}
 
-Adapter::Adapter(Context& context, std::vector<AdapterModule> modules, AdapterConfig config)
-    : context_(&context), config_(std::move(config)), modules_(std::move(modules)), set_(context) {
+Adapter::Adapter(Context& context, std::vector<AdapterModule> modules, AdapterConfig config,
+                 std::vector<SavedTensor> saved)
+    : context_(&context),
+      config_(std::move(config)),
+      modules_(std::move(modules)),
+      saved_(std::move(saved)),
+      set_(context) {
   require(!modules_.empty(), "adapter: no linear layer to attach to");
   require(config_.dropout >= 0 && config_.dropout < 1, "adapter: dropout must be in [0, 1), got {}",
           config_.dropout);
   place_modules();
+  place_saved();
+  set_.allocate("adapter");
   sort_paths();
 }
 
@@ -73,18 +90,49 @@ void Adapter::place_modules() {
       module.magnitude_offset = set_.add({path + ".lora_magnitude_vector", {outputs}, group_m});
     }
   }
-  set_.allocate("adapter");
+}
+
+// Vectors first: with magnitudes they are one range that one launch updates. A matrix is a flat
+// slice: an optimizer of matrices is for the low-rank ones.
+void Adapter::place_saved() {
+  for (const bool is_matrix : {false, true}) {
+    std::optional<std::size_t> group;
+    for (SavedTensor& tensor : saved_) {
+      const bool is_adapted = std::ranges::any_of(modules_, [&](const AdapterModule& module) {
+        return module.site.path == tensor.module();
+      });
+      require(!is_adapted,
+              "adapter: '{}' cannot be trained in full and have low-rank matrices; leave it out of "
+              "modules_to_save or of target_modules",
+              tensor.module());
+      if ((tensor.shape.rank() > 1) != is_matrix) continue;
+      if (!group) {
+        group = set_.add_group({.name = std::string(is_matrix ? kSavedMatrix : kSavedVector),
+                                .decay = is_matrix ? 1.0F : 0.0F});
+      }
+      tensor.offset = set_.add({tensor.name, {tensor.shape.elements()}, *group});
+    }
+  }
 }
 
 void Adapter::initialise(std::uint64_t seed) {
   std::mt19937_64 generator(seed);
   std::vector<float> values(static_cast<std::size_t>(parameters().elements()));
   for (const AdapterModule& module : modules_) {
+    if (is_embedding(module.site.path)) {
+      const auto of_b = static_cast<std::size_t>(module.rank * module.site.outputs);
+      for (float& b : std::span(values).subspan(module.bt_offset, of_b)) b = normal(generator);
+      continue;
+    }
     const double bound = 1 / std::sqrt(static_cast<double>(module.site.inputs));
     const auto count = static_cast<std::size_t>(module.rank * module.site.inputs);
     for (std::size_t i = 0; i < count; ++i) values[module.a_offset + i] = uniform(generator, bound);
     if (!config_.use_dora) continue;
     std::fill_n(&values[module.magnitude_offset], module.site.outputs,
+                std::numeric_limits<float>::quiet_NaN());
+  }
+  for (const SavedTensor& tensor : saved_) {
+    std::fill_n(&values[tensor.offset], tensor.shape.elements(),
                 std::numeric_limits<float>::quiet_NaN());
   }
   context_->write(parameters(), std::as_bytes(std::span(values)));
@@ -139,6 +187,19 @@ Tensor Adapter::magnitude_gradient(std::string_view path) const {
   if (module == nullptr || !config_.use_dora) return {};
   require(!flat_gradients().empty(), "adapter: gradients were not allocated");
   return ParameterSet::view(flat_gradients(), module->magnitude_offset, {module->site.outputs});
+}
+
+Tensor Adapter::saved(std::string_view name) const {
+  const auto at = std::ranges::find(saved_, name, &SavedTensor::name);
+  if (at == saved_.end()) return {};
+  return ParameterSet::view(parameters(), at->offset, at->shape);
+}
+
+Tensor Adapter::saved_gradient(std::string_view name) const {
+  const auto at = std::ranges::find(saved_, name, &SavedTensor::name);
+  if (at == saved_.end()) return {};
+  require(!flat_gradients().empty(), "adapter: gradients were not allocated");
+  return ParameterSet::view(flat_gradients(), at->offset, at->shape);
 }
 
 }  // namespace clora

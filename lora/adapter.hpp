@@ -1,10 +1,11 @@
 // Adapter: the trainable low-rank matrices of one LoRA (Hu et al., 2021), on the device; and with
-// use_dora the magnitudes of the outputs (DoRA: Liu et al., 2024; ops/lora_linear/dora.hpp).
+// use_dora the magnitudes of the outputs (DoRA: Liu et al., 2024; ops/lora_linear/dora.hpp); and
+// tensors of the base model that are trained in full (lora/saved_tensors.hpp).
 //
-// The matrices are slices of a ParameterSet, in the groups kLoraA and kLoraB, and magnitudes in
-// kMagnitude; each module has views of it. b is stored transposed (see
-// ops/lora_linear/lora_linear.hpp); files store it as PEFT does. Owns its tensors; must not outlive
-// its Context. Threads: one at a time.
+// The matrices are slices of a ParameterSet, in the groups kLoraA and kLoraB, magnitudes in
+// kMagnitude, and full tensors in kSavedVector and kSavedMatrix; each module has views of it. b is
+// stored transposed (see ops/lora_linear/lora_linear.hpp); files store it as PEFT does. Owns its
+// tensors; must not outlive its Context. Threads: one at a time.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +20,20 @@
 
 namespace clora {
 
-// A linear layer of a base model that an adapter may attach to.
+// What an adapter may attach to: a linear layer, or token embeddings (lora/end_modules.hpp).
 struct AdapterSite {
   std::string path;          // "model.layers.0.self_attn.q_proj"
   std::int64_t inputs = 0;   // K
   std::int64_t outputs = 0;  // N
+};
+
+// A tensor of a base model that an adapter may train in full.
+struct SavedTensor {
+  std::string name;        // "model.layers.0.input_layernorm.weight", that of module NAME
+  Shape shape;             // as in the base model's files
+  std::size_t offset = 0;  // in the flat buffer, in elements; set by the Adapter
+
+  std::string_view module() const { return std::string_view(name).substr(0, name.rfind('.')); }
 };
 
 // Patterns of module paths and the values for the modules that match them, in the order in which
@@ -56,6 +66,8 @@ struct AdapterConfig {
   ModulePatterns<std::int64_t> rank_pattern = {};
   ModulePatterns<double> alpha_pattern = {};
   bool use_dora = false;  // each module has magnitudes of its outputs
+  // PEFT's: ends of the paths of modules that are trained in full (lora/saved_tensors.hpp).
+  std::vector<std::string> modules_to_save = {};
 };
 
 // alpha / rank, or alpha / sqrt(rank).
@@ -78,17 +90,22 @@ class Adapter {
   static constexpr std::string_view kLoraA = "lora_A";
   static constexpr std::string_view kLoraB = "lora_B";
   static constexpr std::string_view kMagnitude = "lora_magnitude_vector";
+  static constexpr std::string_view kSavedVector = "modules_to_save vectors";  // without decay
+  static constexpr std::string_view kSavedMatrix = "modules_to_save matrices";
 
   // Zero matrices for every site; ignores the patterns of the configuration. Errors:
   // invalid_argument if there are no sites, for a rank outside 1 to kMaxRank, or an infinite scale;
   // out_of_memory, before any allocation, if the device lacks memory for the matrices.
-  Adapter(Context& context, const std::vector<AdapterSite>& sites, const AdapterConfig& config);
+  Adapter(Context& context, const std::vector<AdapterSite>& sites, const AdapterConfig& config,
+          std::vector<SavedTensor> saved = {});
   // The same with a rank and scale per module; sets the offsets.
-  Adapter(Context& context, std::vector<AdapterModule> modules, AdapterConfig config);
+  Adapter(Context& context, std::vector<AdapterModule> modules, AdapterConfig config,
+          std::vector<SavedTensor> saved = {});
 
-  // a: uniform in +-1/sqrt(K) (PEFT's kaiming-uniform with a = sqrt 5), b = 0. The same for a given
-  // seed on every device. Magnitudes become NaN, so that none is used before
-  // initialise_magnitudes() (model/transformer/column_scales.hpp), which needs the weights.
+  // a: uniform in +-1/sqrt(K) (PEFT's kaiming-uniform with a = sqrt 5), b = 0; of token embeddings
+  // a = 0, b normal. The same for a seed on every device. Magnitudes and full tensors are NaN, so
+  // that none is used before initialise_magnitudes() (model/transformer/column_scales.hpp) and
+  // initialise_saved_tensors() (model/transformer/saved_tensors.hpp), which need the weights.
   void initialise(std::uint64_t seed);
 
   Context& context() const noexcept { return *context_; }
@@ -107,6 +124,13 @@ class Adapter {
   Tensor magnitude(std::string_view path) const;
   Tensor magnitude_gradient(std::string_view path) const;
 
+  // The tensors that are trained in full, in the order of the model.
+  const std::vector<SavedTensor>& saved_tensors() const noexcept { return saved_; }
+  // Views of the tensor of that name and of its gradient; empty if it is not trained in full.
+  // REQUIRES of the gradient: allocate_gradients().
+  Tensor saved(std::string_view name) const;
+  Tensor saved_gradient(std::string_view name) const;
+
   // All matrices; a slice is named "PATH.lora_A" or "PATH.lora_B".
   const ParameterSet& parameter_set() const noexcept { return set_; }
   // Its flat buffers [n]. Padding between matrices is zero in both.
@@ -114,17 +138,19 @@ class Adapter {
   const Tensor& flat_gradients() const noexcept { return set_.gradients(); }
   void allocate_gradients() { set_.allocate_gradients(); }
 
-  // Elements of all a, b and magnitudes, without padding.
+  // Elements of all a, b, magnitudes and full tensors, without padding.
   std::int64_t trainable_parameters() const noexcept { return set_.elements(); }
 
  private:
   void place_modules();
+  void place_saved();
   void sort_paths();
 
   Context* context_;
   AdapterConfig config_;
   std::vector<AdapterModule> modules_;
   std::vector<std::size_t> by_path_;  // the modules in the order of their paths
+  std::vector<SavedTensor> saved_;
   ParameterSet set_;
 };
 

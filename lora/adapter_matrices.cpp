@@ -7,6 +7,7 @@
 #include <set>
 
 #include "clora/runtime/files/file.hpp"
+#include "lora/matrices_reading.hpp"
 #include "lora/module_selection.hpp"
 #include "lora/peft_config.hpp"
 #include "lora/peft_tensors.hpp"
@@ -56,6 +57,7 @@ std::set<std::string> adapted_paths(const SafetensorsFile& file, const std::stri
                                     ModuleSelection& selection) {
   std::set<std::string> paths;
   for (const std::string& name : file.names()) {
+    if (path_of_stored_end(name)) continue;
     std::optional<std::string> path = path_in_name(name);
     if (!path) {
       fail(ErrorCode::unsupported,
@@ -212,8 +214,12 @@ const ModuleMatrices* AdapterMatrices::find(std::string_view path) const {
 }
 
 AdapterMatrices read_adapter_matrices(const std::filesystem::path& folder) {
+  return read_adapter_matrices(folder, BaseWeights::original);
+}
+
+AdapterMatrices read_adapter_matrices(const std::filesystem::path& folder, BaseWeights base) {
   require_peft_folder(folder);
-  AdapterMatrices adapter{.config = read_peft_config(folder), .modules = {}};
+  AdapterMatrices adapter{.config = read_peft_config(folder, base), .modules = {}};
   const SafetensorsFile file = SafetensorsFile::open(folder / kPeftTensorFile);
   const std::string source = (folder / kPeftConfigFile).string();
   if (adapter.config.use_dora) {

@@ -39,7 +39,8 @@ struct WeightedAdapter {
 };
 
 // Reads an adapter in PEFT's format (lora/peft_files.hpp). The base model is not needed: modules
-// and shapes are those of the tensors. Errors: those of load_adapter(), without a base model's;
+// and shapes are those of the tensors; the embeddings and heads that PEFT may store with their
+// adapters are left out. Errors: those of load_adapter(), without a base model's;
 // unsupported for DoRA.
 AdapterMatrices read_adapter_matrices(const std::filesystem::path& folder);
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "lora/end_modules.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -21,6 +22,16 @@ HostLora read_lora(const Adapter& adapter, std::string_view path) {
   require(module != nullptr, "merge: the adapter has no module '{}'", path);
   const LoraWeights weights = adapter.weights(path);
   Context& context = adapter.context();
+  if (is_embedding(path)) {  // the transpose: w [V, D] += scale (b a)^T
+    require(!adapter.config().use_dora, "merge: DoRA is not supported for token embeddings, got {}",
+            path);
+    return {.a = context.read<float>(weights.bt),
+            .bt = context.read<float>(weights.a),
+            .rank = module->rank,
+            .inputs = module->site.outputs,
+            .outputs = module->site.inputs,
+            .scale = static_cast<double>(module->scale)};
+  }
   return {.a = context.read<float>(weights.a),
           .bt = context.read<float>(weights.bt),
           .rank = module->rank,

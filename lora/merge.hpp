@@ -10,7 +10,9 @@
 
 namespace clora {
 
-// A module's matrices on the host, read back once. b is transposed, as on the device.
+// A module's matrices on the host, read back once, for its weight w [N, K]. b is transposed, as on
+// the device. Of token embeddings, whose table w is [V, D], N is V, and a and b are exchanged: the
+// product in files is that of the transpose.
 struct HostLora {
   std::vector<float> a;   // [R, K]
   std::vector<float> bt;  // [R, N]

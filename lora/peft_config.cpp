@@ -7,7 +7,6 @@
 #include "clora/runtime/files/file.hpp"
 #include "clora/runtime/files/json.hpp"
 #include "lora/module_selection.hpp"
-#include "lora/peft_keys.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -138,10 +137,11 @@ Json patterns_json(const ModulePatterns<T>& patterns) {
 
 }  // namespace
 
-AdapterConfig parse_peft_config(std::string_view text, const std::string& source) {
+AdapterConfig parse_peft_config(std::string_view text, const std::string& source,
+                                BaseWeights base) {
   const Json json = parse_json<Json>(text, source, kLimits);
   const OrderedJsonKeys keys(json, source);
-  refuse_peft_keys(keys);
+  refuse_peft_keys(keys, base);
   AdapterConfig config;
   config.rank = checked_rank(keys.integer("r"), "r", source);
   config.alpha = keys.find_number("lora_alpha").value_or(8);
@@ -157,15 +157,22 @@ AdapterConfig parse_peft_config(std::string_view text, const std::string& source
   config.exclude_modules = names_or_regex(keys, "exclude_modules", config.excludes_are_regex);
   config.layers_to_transform = read_layers(keys);
   config.layers_pattern = read_layers_pattern(keys);
+  config.modules_to_save = keys.find_texts("modules_to_save").value_or(std::vector<std::string>());
   config.rank_pattern = read_rank_pattern(keys);
   config.alpha_pattern = read_alpha_pattern(keys);
   const ModuleSelection selection(config, source);  // validates its expressions
   return config;
 }
 
-AdapterConfig read_peft_config(const std::filesystem::path& folder) {
+AdapterConfig read_peft_config(const std::filesystem::path& folder, BaseWeights base) {
   const std::filesystem::path path = folder / kPeftConfigFile;
-  return parse_peft_config(MappedFile::open(path).text(), path.string());
+  return parse_peft_config(MappedFile::open(path).text(), path.string(), base);
+}
+
+bool ensures_weight_tying(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / kPeftConfigFile;
+  const Json json = parse_json<Json>(MappedFile::open(path).text(), path.string(), kLimits);
+  return OrderedJsonKeys(json, path.string()).find_flag("ensure_weight_tying").value_or(false);
 }
 
 std::string peft_config_text(const AdapterConfig& config) {
@@ -186,7 +193,7 @@ std::string peft_config_text(const AdapterConfig& config) {
       {"alpha_pattern", patterns_json(config.alpha_pattern)},
       {"bias", "none"},
       {"fan_in_fan_out", false},
-      {"modules_to_save", nullptr},
+      {"modules_to_save", list_json(config.modules_to_save)},
       {"inference_mode", true}};
   return json_text(json, 2) + "\n";
 }

@@ -6,9 +6,11 @@
 
 #include "clora/lora/safetensors.hpp"
 #include "clora/runtime/files/file.hpp"
+#include "lora/end_modules.hpp"
 #include "lora/module_selection.hpp"
 #include "lora/peft_config.hpp"
 #include "lora/peft_tensors.hpp"
+#include "lora/saved_tensors.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/make_folder.hpp"
 
@@ -49,22 +51,30 @@ std::optional<std::string> path_in(std::string_view name, bool use_dora) {
   return std::string(name);
 }
 
+// Whether it is the name of one of these, which follows PEFT's prefix.
+bool is_saved_tensor(const std::vector<SavedTensor>& saved, std::string_view name) {
+  if (!name.starts_with(kPeftPrefix)) return false;
+  name.remove_prefix(kPeftPrefix.size());
+  return std::ranges::find(saved, name, &SavedTensor::name) != saved.end();
+}
+
 // Every path that the file has matrices for; throws if one of them is not a site.
 std::set<std::string> paths_in(const SafetensorsFile& file, const std::vector<AdapterSite>& sites,
-                               bool use_dora) {
+                               const std::vector<SavedTensor>& saved, bool use_dora) {
   std::set<std::string> paths;
   for (const std::string& name : file.names()) {
+    if (path_of_stored_end(name) || is_saved_tensor(saved, name)) continue;
     const std::optional<std::string> path = path_in(name, use_dora);
     if (!path) {
       fail(ErrorCode::unsupported,
-           "adapter '{}': tensor '{}' is not supported; only {} and {} are, and {} if use_dora is "
-           "true in {}",
+           "adapter '{}': tensor '{}' is not supported; only {} and {} are, {} if use_dora is "
+           "true in {}, and tensors of modules that its modules_to_save selects",
            file.path().string(), name, name_of_a("PATH"), name_of_b("PATH"), name_magnitude("PATH"),
            kPeftConfigFile);
     }
     require(site_of(sites, *path) != nullptr,
-            "adapter '{}': tensor '{}' matches no linear layer of this base model; is it an "
-            "adapter for another model?",
+            "adapter '{}': tensor '{}' matches no layer of this base model that can be adapted; is "
+            "it an adapter for another model?",
             file.path().string(), name);
     paths.insert(*path);
   }
@@ -92,6 +102,15 @@ StoredTensor matrix_of(const SafetensorsFile& file, const std::string& name, std
   return tensor;
 }
 
+// A tensor that is trained in full; throws unless its shape is the base model's.
+StoredTensor saved_tensor_in(const SafetensorsFile& file, const SavedTensor& saved) {
+  const StoredTensor tensor = tensor_of(file, fmt::format("{}{}", kPeftPrefix, saved.name));
+  require(tensor.shape == saved.shape,
+          "adapter '{}': tensor '{}' must be {} to fit the base model, got {}",
+          file.path().string(), tensor.name, saved.shape.text(), tensor.shape.text());
+  return tensor;
+}
+
 // The magnitudes of a module; throws unless their shape is [outputs].
 StoredTensor magnitude_of(const SafetensorsFile& file, const AdapterModule& module) {
   const StoredTensor tensor = tensor_of(file, name_magnitude(module.site.path));
@@ -101,16 +120,44 @@ StoredTensor magnitude_of(const SafetensorsFile& file, const AdapterModule& modu
   return tensor;
 }
 
-// Rejects layers that a PEFT configuration may name but that cannot be adapted here.
-void refuse_other_layers(ModuleSelection& selection, const std::string& source) {
-  for (const std::string_view path : {"lm_head", "model.embed_tokens"}) {
-    if (selection.selects(path)) {
+// Those that the configuration selects, of which the file must have all.
+std::vector<SavedTensor> saved_tensors_of(const AdapterConfig& config, const std::string& source,
+                                          const SafetensorsFile& file,
+                                          const std::vector<SavedTensor>& savable) {
+  std::vector<SavedTensor> saved = select_saved_tensors(savable, config.modules_to_save, source);
+  for (const SavedTensor& tensor : saved) {
+    (void)saved_tensor_in(file, tensor);
+    const bool is_end = tensor.module() == kEmbeddingsPath || tensor.module() == kHeadPath;
+    if (is_end && ensures_weight_tying(file.path().parent_path())) {
       fail(ErrorCode::unsupported,
-           "{}: target_modules selects {}; only adapters of q_proj, k_proj, v_proj, o_proj, "
-           "gate_proj, up_proj and down_proj are supported",
-           source, path);
+           "{}: ensure_weight_tying is not supported with {} in modules_to_save: embeddings and "
+           "the head are trained as matrices of their own",
+           source, tensor.module());
     }
   }
+  return saved;
+}
+
+// Rejects modules that a PEFT configuration may name but that cannot be adapted here.
+void refuse_other_ends(ModuleSelection& selection, const std::string& source,
+                       const std::vector<AdapterSite>& sites) {
+  for (const std::string_view path : {kHeadPath, kEmbeddingsPath}) {
+    if (site_of(sites, path) != nullptr || !selection.selects(path)) continue;
+    fail(ErrorCode::unsupported,
+         "{}: target_modules selects {}, which cannot be adapted in this base model", source, path);
+  }
+}
+
+// The head of a tied model has matrices that PEFT does not select with it (ensures_weight_tying()).
+AdapterConfig with_tied_head(AdapterConfig config, const std::string& source) {
+  ModuleSelection selection(config, source);
+  if (selection.selects(kHeadPath) || !selection.selects(kEmbeddingsPath)) return config;
+  if (config.targets_are_regex) {
+    config.target_modules = {fmt::format("(?:{})|{}", config.target_modules.front(), kHeadPath)};
+  } else {
+    config.target_modules.emplace_back(kHeadPath);
+  }
+  return config;
 }
 
 // The modules that the configuration selects, in the order of the model. The file must have the
@@ -119,7 +166,7 @@ std::vector<AdapterModule> modules_of(const AdapterConfig& config, const std::st
                                       const std::set<std::string>& paths,
                                       const std::vector<AdapterSite>& sites) {
   ModuleSelection selection(config, source);
-  refuse_other_layers(selection, source);
+  refuse_other_ends(selection, source, sites);
   std::vector<AdapterModule> modules;
   for (const AdapterSite& site : sites) {
     const bool is_selected = selection.selects(site.path);
@@ -141,8 +188,7 @@ std::vector<AdapterModule> modules_of(const AdapterConfig& config, const std::st
     modules.push_back({site, rank, static_cast<float>(scale), 0, 0});
   }
   if (modules.empty()) {
-    fail(ErrorCode::invalid_file, "{}: target_modules selects no linear layer of this base model",
-         source);
+    fail(ErrorCode::invalid_file, "{}: target_modules selects no layer of this base model", source);
   }
   return modules;
 }
@@ -151,6 +197,10 @@ std::vector<AdapterModule> modules_of(const AdapterConfig& config, const std::st
 void check_shapes(const SafetensorsFile& file, const std::vector<AdapterModule>& modules,
                   bool use_dora) {
   for (const AdapterModule& module : modules) {
+    if (use_dora && is_embedding(module.site.path)) {
+      fail(ErrorCode::unsupported, "adapter '{}': DoRA is not supported for token embeddings ({})",
+           file.path().string(), module.site.path);
+    }
     (void)matrix_of(file, name_of_a(module.site.path), module.rank, module.site.inputs);
     (void)matrix_of(file, name_of_b(module.site.path), module.site.outputs, module.rank);
     if (use_dora) (void)magnitude_of(file, module);
@@ -187,20 +237,30 @@ void save_adapter(const Adapter& adapter, const std::filesystem::path& folder) {
                        {module.site.outputs},
                        std::as_bytes(all.subspan(module.magnitude_offset, outputs))});
   }
+  for (const SavedTensor& saved : adapter.saved_tensors()) {
+    const auto elements = static_cast<std::size_t>(saved.shape.elements());
+    tensors.push_back({fmt::format("{}{}", kPeftPrefix, saved.name), DType::f32, saved.shape,
+                       std::as_bytes(std::span(flat).subspan(saved.offset, elements))});
+  }
   write_safetensors(folder / kPeftTensorFile, tensors, {{"format", "pt"}});
   write_file_atomically(folder / kPeftConfigFile, std::as_bytes(std::span(config)));
 }
 
 Adapter load_adapter(Context& context, const std::filesystem::path& folder,
-                     const std::vector<AdapterSite>& sites) {
+                     const std::vector<AdapterSite>& sites,
+                     const std::vector<SavedTensor>& savable) {
   require_peft_folder(folder);
-  const AdapterConfig config = read_peft_config(folder);
+  AdapterConfig config = read_peft_config(folder);
   const SafetensorsFile file = SafetensorsFile::open(folder / kPeftTensorFile);
   const std::string source = (folder / kPeftConfigFile).string();
-  std::vector<AdapterModule> modules =
-      modules_of(config, source, paths_in(file, sites, config.use_dora), sites);
+  std::vector<SavedTensor> saved = saved_tensors_of(config, source, file, savable);
+  const std::set<std::string> paths = paths_in(file, sites, saved, config.use_dora);
+  if (paths.contains(std::string(kHeadPath)) && ensures_weight_tying(folder)) {
+    config = with_tied_head(std::move(config), source);
+  }
+  std::vector<AdapterModule> modules = modules_of(config, source, paths, sites);
   check_shapes(file, modules, config.use_dora);
-  Adapter adapter(context, std::move(modules), config);
+  Adapter adapter(context, std::move(modules), config, std::move(saved));
   std::vector<float> flat(static_cast<std::size_t>(adapter.parameters().elements()));
   for (const AdapterModule& module : adapter.modules()) {
     const auto& [path, inputs, outputs] = module.site;
@@ -213,6 +273,10 @@ Adapter load_adapter(Context& context, const std::filesystem::path& folder,
     if (!config.use_dora) continue;
     std::ranges::copy(peft_values(file, magnitude_of(file, module)),
                       flat.begin() + static_cast<std::ptrdiff_t>(module.magnitude_offset));
+  }
+  for (const SavedTensor& tensor : adapter.saved_tensors()) {
+    std::ranges::copy(peft_values(file, saved_tensor_in(file, tensor)),
+                      flat.begin() + static_cast<std::ptrdiff_t>(tensor.offset));
   }
   context.write(adapter.parameters(), std::as_bytes(std::span(flat)));
   return adapter;

@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 2> kTaskTypes{kCausalLanguageModel, kFeat
 constexpr std::array<std::string_view, 1> kBiases{"none"};
 
 // Supported keys of LoraConfig of PEFT 0.21.2 and older releases.
-constexpr std::array<std::string_view, 14> kUnderstood{"peft_type",
+constexpr std::array<std::string_view, 16> kUnderstood{"peft_type",
                                                        "r",
                                                        "lora_alpha",
                                                        "lora_dropout",
@@ -26,26 +26,27 @@ constexpr std::array<std::string_view, 14> kUnderstood{"peft_type",
                                                        "base_model_name_or_path",
                                                        "target_modules",
                                                        "exclude_modules",
+                                                       "modules_to_save",
                                                        "layers_pattern",
                                                        "layers_to_transform",
                                                        "rank_pattern",
                                                        "alpha_pattern",
+                                                       "ensure_weight_tying",
                                                        "init_lora_weights"};
 
 // These keys record where an adapter comes from and how it was initialised or trained, or hold
 // settings of methods that another key enables.
-constexpr std::array<std::string_view, 15> kHarmless{
-    "_commit_hash",  "auto_mapping",   "corda_config", "ensure_weight_tying",
-    "eva_config",    "inference_mode", "loftq_config", "lora_ga_config",
-    "megatron_core", "merge_weights",  "peft_version", "qalora_group_size",
-    "revision",      "runtime_config", "velora_config"};
+constexpr std::array<std::string_view, 14> kHarmless{
+    "_commit_hash",      "auto_mapping",   "corda_config",   "eva_config",    "inference_mode",
+    "loftq_config",      "lora_ga_config", "megatron_core",  "merge_weights", "peft_version",
+    "qalora_group_size", "revision",       "runtime_config", "velora_config"};
 
 // Methods that compute neither W x + scale B A x nor DoRA, with a description for messages. Each is
 // off if its key is absent, null, false or empty.
 struct Method {
   std::string_view key, what;
 };
-constexpr std::array<Method, 13> kMethods{{
+constexpr std::array<Method, 12> kMethods{{
     {"alora_invocation_tokens", "an adapter that is active only after its invocation tokens"},
     {"arrow_config", "routing between several adapters"},
     {"fan_in_fan_out", "weights stored transposed"},
@@ -53,7 +54,6 @@ constexpr std::array<Method, 13> kMethods{{
     {"layer_replication", "a base model with repeated layers"},
     {"lora_bias", "a bias in lora_B"},
     {"megatron_config", "Megatron's layers"},
-    {"modules_to_save", "modules trained in full"},
     {"monteclora_config", "matrices drawn at random"},
     {"target_parameters", "adapters of parameters outside linear layers"},
     {"trainable_token_indices", "trained token embeddings"},
@@ -91,27 +91,46 @@ void require_one_of(const OrderedJsonKeys& keys, std::string_view key, std::stri
     refuse(keys, key, *value, why);
 }
 
-// PiSSA, OLoRA, CorDA, LoftQ and LoRA-GA change the base model's weights when training begins: the
-// saved adapter fits only the changed weights, which are not available here. PEFT writes `true`
-// after it has converted such an adapter to the original weights.
-void check_start(const OrderedJsonKeys& keys) {
+// PiSSA, OLoRA, CorDA and LoRA-GA change the base model's weights to W - scale * b0 a0 when
+// training begins: the saved adapter fits only the changed weights, which are not available here.
+// PEFT writes `true` after it has converted such an adapter to the original weights.
+constexpr std::array<std::string_view, 4> kChangingStarts{"pissa", "olora", "corda", "lora_ga"};
+
+bool changes_base(const std::string& start) {
+  return holds(kChangingStarts, start) || start.starts_with("pissa_niter_");
+}
+
+void check_start(const OrderedJsonKeys& keys, BaseWeights base) {
   constexpr std::string_view kKey = "init_lora_weights";
   const Json* value = keys.find(kKey);
-  if (value == nullptr || value->is_boolean()) return;
-  if (value->is_string() && holds(kPlainStarts, value->get_ref<const std::string&>())) return;
-  refuse(keys, kKey, *value,
-         "it changes the base model's weights or trains other matrices; save the adapter with "
-         "PEFT's save_pretrained(..., path_initial_model_for_weight_conversion=...)");
+  const bool is_text = value != nullptr && value->is_string();
+  if (is_text && changes_base(value->get_ref<const std::string&>())) {
+    if (base != BaseWeights::original) return;
+    refuse(keys, kKey, *value,
+           "the adapter is for base weights that its initialisation changed; convert it with clora "
+           "adapters convert and the adapter as it was saved before its first step, or with PEFT's "
+           "save_pretrained(..., path_initial_model_for_weight_conversion=...)");
+  }
+  const bool is_plain = value == nullptr || value->is_boolean() ||
+                        (is_text && holds(kPlainStarts, value->get_ref<const std::string&>()));
+  if (!is_plain) {
+    refuse(keys, kKey, *value, "it changes the base model's weights or trains other matrices");
+  }
+  if (base != BaseWeights::changed) return;
+  fail(ErrorCode::unsupported,
+       "{}: {} is {}, so that the adapter is for the base model's own weights and needs no "
+       "conversion",
+       keys.source(), kKey, value == nullptr ? "not given" : json_excerpt(*value));
 }
 
 }  // namespace
 
-void refuse_peft_keys(const OrderedJsonKeys& keys) {
+void refuse_peft_keys(const OrderedJsonKeys& keys, BaseWeights base) {
   require_one_of(keys, "peft_type", "an adapter type other than LORA", kPeftTypes);
   require_one_of(keys, "task_type",
                  "a task other than causal language modelling and feature extraction", kTaskTypes);
   require_one_of(keys, "bias", "trained biases", kBiases);
-  check_start(keys);
+  check_start(keys, base);
   for (const auto& [key, value] : keys.value().items()) {
     if (is_off(value) || holds(kUnderstood, key) || holds(kHarmless, key)) continue;
     if (key == "task_type" || key == "bias") continue;  // checked above

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "lora/end_modules.hpp"
 #include "lora/finite_values.hpp"
 #include "lora/hub_hint.hpp"
 #include "lora/peft_config.hpp"
@@ -11,8 +12,16 @@
 namespace clora {
 namespace {
 
-constexpr std::string_view kSuffixA = ".lora_A.weight";
-constexpr std::string_view kSuffixB = ".lora_B.weight";
+// Of linear layers, and of token embeddings, whose matrices are parameters without a module.
+struct Suffixes {
+  std::string_view a, b;
+};
+constexpr Suffixes kOfLinears{".lora_A.weight", ".lora_B.weight"};
+constexpr Suffixes kOfEmbeddings{".lora_embedding_A", ".lora_embedding_B"};
+
+const Suffixes& suffixes_of(std::string_view path) {
+  return is_embedding(path) ? kOfEmbeddings : kOfLinears;
+}
 
 template <class Stored, class Convert>
 std::vector<float> converted(const StoredTensor& tensor, Convert convert) {
@@ -36,17 +45,28 @@ std::vector<float> floats_of(const StoredTensor& tensor, const std::filesystem::
 }  // namespace
 
 std::string name_of_a(std::string_view path) {
-  return fmt::format("{}{}{}", kPeftPrefix, path, kSuffixA);
+  return fmt::format("{}{}{}", kPeftPrefix, path, suffixes_of(path).a);
 }
 std::string name_of_b(std::string_view path) {
-  return fmt::format("{}{}{}", kPeftPrefix, path, kSuffixB);
+  return fmt::format("{}{}{}", kPeftPrefix, path, suffixes_of(path).b);
 }
 
 std::optional<std::string> path_in_name(std::string_view name) {
   if (!name.starts_with(kPeftPrefix)) return std::nullopt;
   name.remove_prefix(kPeftPrefix.size());
-  for (const std::string_view suffix : {kSuffixA, kSuffixB}) {
-    if (name.ends_with(suffix)) return std::string(name.substr(0, name.size() - suffix.size()));
+  for (const Suffixes& suffixes : {kOfLinears, kOfEmbeddings}) {
+    for (const std::string_view suffix : {suffixes.a, suffixes.b}) {
+      if (!name.ends_with(suffix)) continue;
+      const std::string_view path = name.substr(0, name.size() - suffix.size());
+      if (suffixes_of(path).a == suffixes.a) return std::string(path);
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> path_of_stored_end(std::string_view name) {
+  for (const std::string_view path : {kEmbeddingsPath, kHeadPath}) {
+    if (name == fmt::format("{}{}.base_layer.weight", kPeftPrefix, path)) return std::string(path);
   }
   return std::nullopt;
 }

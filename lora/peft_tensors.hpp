@@ -13,12 +13,17 @@ namespace clora {
 constexpr const char* kPeftTensorFile = "adapter_model.safetensors";
 constexpr std::string_view kPeftPrefix = "base_model.model.";  // of every tensor's name
 
-// "base_model.model.PATH.lora_A.weight", "base_model.model.PATH.lora_B.weight"
+// "base_model.model.PATH.lora_A.weight", "base_model.model.PATH.lora_B.weight"; of token embeddings
+// (lora/end_modules.hpp) "base_model.model.PATH.lora_embedding_A", "...lora_embedding_B"
 std::string name_of_a(std::string_view path);
 std::string name_of_b(std::string_view path);
 
-// Returns the path in a tensor's name; nullopt if it is not the name of a LoRA matrix.
+// Returns the path in a tensor's name; nullopt if it is not the name of a matrix of that path.
 std::optional<std::string> path_in_name(std::string_view name);
+
+// Returns the module of a tensor "base_model.model.PATH.base_layer.weight" of token embeddings or a
+// head, of which PEFT stores the base model's weight next to its adapter; else nullopt.
+std::optional<std::string> path_of_stored_end(std::string_view name);
 
 // Returns the values of a tensor of f32, f16 or bf16. Errors: unsupported for another type;
 // invalid_file if a value is not finite, which would otherwise make every text empty and every loss

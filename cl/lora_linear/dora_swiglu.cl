@@ -22,7 +22,10 @@
 #error "GATE_TYPE, DY_TYPE, Y_TYPE and DGATE_TYPE are required"
 #endif
 #include "activations.clh"
+#include "inlined.clh"
 #include "rowwise/gate_function.clh"
+
+#define AHEAD 4  // rows that an item of a GPU loads before it stores one: y may alias dy
 
 typedef struct {
   __global STORED(DGATE_TYPE) *gate, *up;
@@ -33,11 +36,19 @@ typedef struct {
   __global const STORED(GATE_TYPE) *gate, *up;
 } Inputs;
 
+typedef struct {
+  vec d, g, u;
+} Loaded;
+INLINED Loaded load_vecs(Inputs in, long i) {
+  const Loaded of = {LOAD_VEC(DY_TYPE, in.dy, i), LOAD_VEC(GATE_TYPE, in.gate, i),
+                     LOAD_VEC(GATE_TYPE, in.up, i)};
+  return of;
+}
+
 // Writes vec i of the outputs and adds its terms to the sums.
-void backward_vec(Outputs out, Inputs in, long i, vec g_gate, vec g_up, vec* of_gate, vec* of_up) {
-  const vec d = LOAD_VEC(DY_TYPE, in.dy, i);
-  const vec g = LOAD_VEC(GATE_TYPE, in.gate, i);
-  const vec u = LOAD_VEC(GATE_TYPE, in.up, i);
+INLINED void backward_vec(Outputs out, Loaded in, long i, vec g_gate, vec g_up, vec* of_gate,
+                          vec* of_up) {
+  const vec d = in.d, g = in.g, u = in.u;
   const vec s = 1.0f / (1.0f + exp(-GATE_EXPONENT(g)));
   const vec dgate = d * u * s * fma(GATE_SLOPE(g), 1.0f - s, (vec)(GATE_CONSTANT));
   const vec dup = d * GATE_FACTOR(g) * s;
@@ -68,7 +79,8 @@ __kernel void dora_swiglu_backward(
   for (uint t = begin; t < end; ++t) {
     for (uint at = 0; at < vecs; ++at) {
       vec of_gate = LOAD_VEC(f32, parts_gate, at), of_up = LOAD_VEC(f32, parts_up, at);
-      backward_vec(out, in, (long)t * vecs + at, LOAD_VEC(f32, g_gate, at),
+      const long i = (long)t * vecs + at;
+      backward_vec(out, load_vecs(in, i), i, LOAD_VEC(f32, g_gate, at),
                    LOAD_VEC(f32, g_up, at), &of_gate, &of_up);
       STORE_VEC(f32, parts_gate, at, of_gate);
       STORE_VEC(f32, parts_up, at, of_up);
@@ -79,8 +91,18 @@ __kernel void dora_swiglu_backward(
   if (at >= vecs) return;
   const vec factor_gate = LOAD_VEC(f32, g_gate, at), factor_up = LOAD_VEC(f32, g_up, at);
   vec of_gate = 0.0f, of_up = 0.0f;
-  for (uint t = begin; t < end; ++t) {
-    backward_vec(out, in, (long)t * vecs + at, factor_gate, factor_up, &of_gate, &of_up);
+  for (uint first = begin; first < end; first += AHEAD) {
+    Loaded loaded[AHEAD];
+#pragma unroll
+    for (uint j = 0; j < AHEAD; ++j) {
+      loaded[j] = load_vecs(in, (long)min(first + j, end - 1) * vecs + at);
+    }
+#pragma unroll
+    for (uint j = 0; j < AHEAD; ++j) {
+      if (first + j >= end) continue;
+      const long i = (long)(first + j) * vecs + at;
+      backward_vec(out, loaded[j], i, factor_gate, factor_up, &of_gate, &of_up);
+    }
   }
   STORE_VEC(f32, parts_gate, at, of_gate);
   STORE_VEC(f32, parts_up, at, of_up);

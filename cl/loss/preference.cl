@@ -11,14 +11,15 @@
 //                               label is 1, else undesirable (1 - s(beta (kl - c)))
 //                    sums += the losses, rewards, log-probabilities and counts (preference_sums.clh)
 //                    factors[a] = -weight dL / d logps[a]
-//   kl_estimate      kl = max(0, mean of logps - reference)
+//   kl_sums          kl += the sum of logps - reference over the answers, and their number; the loss
+//                    reads max(0, kl[0] / kl[1])
 //   scale_rows       dx[t] *= factors[answer[t]], + nll_weight if NLL and the row is not a rejected
 //                    answer's
 //
 // Shapes  loss, answer [C]; begin, end, logps, reference, label, factors [C], of A answers, the
-//         ranges of the others empty; weights [2]: weight, nll_weight; sums [16]; kl [1]; dx [C, D]
+//         ranges of the others empty; weights [2]: weight, nll_weight; sums [13]; kl [2]; dx [C, D]
 // Types   answer, begin, end, label i32; all else f32
-// Work    answer_logps: a group owns an answer. preference_loss, kl_estimate: one group; an item
+// Work    answer_logps: a group owns an answer. preference_loss, kl_sums: one group; an item
 //         owns every GROUP-th pair, answer or row. scale_rows: an item owns a column of a row
 // Local   2 GROUP floats
 // Cost    reads loss once; scale_rows reads and writes dx
@@ -113,12 +114,13 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void preference_loss
 #define ADD(i, x) add_compensated(&sum[i], &lost[i], x)
   const float weight = weights[0];
 #if KIND == KIND_KTO
+  const float divergence = kl[1] > 0.0f ? fmax(kl[0] / kl[1], 0.0f) : 0.0f;
   for (int a = item; a < C; a += GROUP) {
     factors[a] = 0.0f;
     if (begin[a] >= end[a]) continue;
     const float ratio = logps[a] - reference[a], sign = label[a] != 0 ? 1.0f : -1.0f;
     const float scale = label[a] != 0 ? desirable : undesirable;
-    const float p = sigmoid(sign * beta * (ratio - kl[0]));
+    const float p = sigmoid(sign * beta * (ratio - divergence));
     factors[a] = weight * scale * sign * beta * p * (1.0f - p);
     ADD(SUM_LOSS, scale * (1.0f - p));
     const int of = label[a] != 0 ? 0 : 1;
@@ -127,7 +129,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void preference_loss
     ADD(SUM_CHOSEN_COUNT + of, 1.0f);
   }
   if (item == 0) {
-    ADD(SUM_KL, kl[0]);
+    ADD(SUM_KL, divergence);
     ADD(SUM_KL_COUNT, 1.0f);
   }
 #else
@@ -171,7 +173,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void preference_loss
   for (int i = 0; i < PREFERENCE_SUMS; ++i) add_to_sum(&sums[i], sum[i], lost[i], scratch);
 }
 
-__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void kl_estimate(
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void kl_sums(
     __global float* kl, __global const float* logps, __global const int* begin,
     __global const int* end, __global const float* reference, int C) {
   __local float2 scratch[GROUP];
@@ -183,7 +185,10 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void kl_estimate(
   }
   const float all = group_sum_compensated(sum, lost, scratch);
   const float answers = group_sum_compensated(count, 0.0f, scratch);
-  if (get_local_id(0) == 0) kl[0] = answers > 0 ? fmax(all / answers, 0.0f) : 0.0f;
+  if (get_local_id(0) == 0) {
+    kl[0] += all;
+    kl[1] += answers;
+  }
 }
 
 __kernel void scale_rows(__global float* dx, __global const float* factors,

@@ -7,6 +7,7 @@
 
 #include "clora/lora/peft_files.hpp"
 #include "clora/model/text/tokenizer_files.hpp"
+#include "clora/model/transformer/adapter_sites.hpp"
 #include "clora/runtime/device/driver_cache.hpp"
 #include "clora/runtime/device/driver_threads.hpp"
 #include "clora/serving/completion_service.hpp"
@@ -48,7 +49,7 @@ void serve(const std::string& path, int port, const std::vector<std::string>& ad
   for (const std::string& adapter : adapters) {
     const std::string name = adapter.substr(0, adapter.find('='));
     const std::string folder = adapter.substr(adapter.find('=') + 1);
-    const auto sites = clora::adapter_sites(model.config());
+    const auto sites = clora::all_adapter_sites(model.config());
     engine.add_adapter(name, clora::load_adapter(context, folder, sites));
     models.add(name, folder);
   }

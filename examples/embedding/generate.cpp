@@ -6,6 +6,7 @@
 #include "clora/lora/peft_files.hpp"
 #include "clora/model/generation/generator.hpp"
 #include "clora/model/text/tokenizer_files.hpp"
+#include "clora/model/transformer/adapter_sites.hpp"
 #include "clora/runtime/error.hpp"
 
 namespace {
@@ -27,7 +28,8 @@ void generate(const char* path, const char* text, const char* adapter_folder) {
   clora::LanguageModel model(context, clora::WeightFiles::open(path));
   std::optional<clora::Adapter> adapter;
   if (adapter_folder != nullptr) {
-    adapter = clora::load_adapter(context, adapter_folder, clora::adapter_sites(model.config()));
+    adapter =
+        clora::load_adapter(context, adapter_folder, clora::all_adapter_sites(model.config()));
   }
   clora::Generator generator(model, adapter ? &*adapter : nullptr, /*max_positions=*/256);
 

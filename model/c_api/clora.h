@@ -653,7 +653,7 @@ CLORA_API clora_status clora_engine_get_statistics(const clora_engine* engine,
 typedef struct clora_trainer_options {
   size_t size;
   double beta1;   /* 0: 0.9 */
-  double beta2;   /* 0: 0.999 */
+  double beta2;   /* 0: 0.999, of lion 0.99 */
   double epsilon; /* 0: 1e-8 */
   double weight_decay;
   double clip_norm; /* 0: off */
@@ -661,8 +661,9 @@ typedef struct clora_trainer_options {
   /* Weight of the loss that balances the load of experts, for models with experts, as transformers'
    * router_aux_loss_coef. 0: off, whatever the model's config.json has. */
   double router_aux_loss_coef;
-  const char* moments; /* how AdamW's moments are stored: "f32", 8 bytes per parameter for both, or
-                          "q8", about 2; NULL: "f32" */
+  /* "adamw", "adamw-8bit", "lion", "sgd" or "muon", with 8, 2, 4, 4 and 4 bytes of state for each
+   * parameter; NULL: "adamw". Settings that an optimizer does not have must be 0. */
+  const char* optimizer;
   /* What a step keeps for its backward, against memory; the same results but for saved_activations.
    * Gradient checkpointing: of every n-th block only the input is kept; 0: off. */
   int64_t blocks_per_checkpoint;
@@ -670,6 +671,9 @@ typedef struct clora_trainer_options {
   int64_t feed_forward_rows;
   /* "computed", or rounded: "bf16", "f16", "q8"; NULL: "computed". */
   const char* saved_activations;
+  double momentum;          /* 0: of sgd 0.9, of muon 0.95 */
+  int nesterov;             /* of sgd */
+  double loraplus_lr_ratio; /* learning rate of the matrices B over that of A (LoRA+); 0: 1 */
   /* Of torch's CrossEntropyLoss, from 0 to below 1. */
   double label_smoothing;
   /* Factor of the square of log(sum of exp(logits)), which is added to the loss (PaLM); 0: off. */
@@ -679,7 +683,7 @@ typedef struct clora_trainer_options {
   double neftune_alpha;
 } clora_trainer_options;
 
-/* Trains the adapter's matrices with AdamW. options may be NULL. A session with the adapter
+/* Trains the adapter's parameters. options may be NULL. A session with the adapter
  * attached uses its current values. */
 CLORA_API clora_status clora_trainer_create(clora_adapter* adapter,
                                             const clora_trainer_options* options,

@@ -1,5 +1,8 @@
 // clora.h: models and adapters.
 #include "clora/lora/peft_files.hpp"
+#include "clora/model/transformer/adapter_sites.hpp"
+#include "clora/model/transformer/saved_tensors.hpp"
+#include "clora/model/weights/stored_ends.hpp"
 #include "clora/model/weights/weights.hpp"
 #include "lora/module_selection.hpp"
 #include "model/c_api/boundary.hpp"
@@ -60,7 +63,7 @@ Adapter new_adapter(LanguageModel& model, const clora_adapter_options& options) 
   config.rank_stabilised = options.rank_stabilised != 0;
   const auto sites =
       select_sites(model.config(), names_of(options.target_modules), options.last_layers);
-  select_exactly(config, sites, adapter_sites(model.config()));
+  select_exactly(config, sites, all_adapter_sites(model.config()));
   Adapter adapter(model.context(), sites, config);
   adapter.initialise(options.seed);
   return adapter;
@@ -122,8 +125,11 @@ clora_status clora_adapter_load(clora_model* model, const char* folder, clora_ad
   return guarded_create(adapter, kWho, [&] {
     const auto& core = core_of(model, kWho);
     require_given(folder, kWho, "folder");
-    return handle_of(
-        core, load_adapter(core->context->context, folder, adapter_sites(core->model->config())));
+    const ModelConfig& config = core->model->config();
+    Adapter adapter = load_adapter(core->context->context, folder, all_adapter_sites(config),
+                                   savable_tensors(config));
+    require_stored_ends(folder, core->model->stored_weights());
+    return handle_of(core, std::move(adapter));
   });
 }
 

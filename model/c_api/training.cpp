@@ -9,22 +9,22 @@
 namespace clora::c_api {
 namespace {
 
-// How AdamW's moments are stored.
-OptimizerKind optimizer_of(std::string_view moments) {
-  if (moments == "f32") return OptimizerKind::adamw;
-  if (moments == "q8") return OptimizerKind::adamw_8bit;
-  fail(ErrorCode::invalid_argument,
-       "clora_trainer_create: the type of the optimizer's moments must be f32 or q8, got '{}'",
-       moments);
+OptimizerConfig optimizer_of(const clora_trainer_options& options) {
+  OptimizerConfig config;
+  if (options.optimizer != nullptr) config.kind = named_optimizer(options.optimizer);
+  if (options.beta1 != 0) config.beta1 = options.beta1;
+  if (options.beta2 != 0) config.beta2 = options.beta2;
+  if (options.epsilon != 0) config.epsilon = options.epsilon;
+  if (options.momentum != 0) config.momentum = options.momentum;
+  config.nesterov = options.nesterov != 0;
+  if (options.loraplus_lr_ratio != 0) config.loraplus_lr_ratio = options.loraplus_lr_ratio;
+  check(config);
+  return config;
 }
 
 TrainerConfig config_of(const clora_trainer_options& options) {
   TrainerConfig config;
-  OptimizerConfig& adamw = config.optimizer;
-  if (options.moments != nullptr) adamw.kind = optimizer_of(options.moments);
-  if (options.beta1 != 0) adamw.beta1 = options.beta1;
-  if (options.beta2 != 0) adamw.beta2 = options.beta2;
-  if (options.epsilon != 0) adamw.epsilon = options.epsilon;
+  config.optimizer = optimizer_of(options);
   config.weight_decay = options.weight_decay;
   config.clip_norm = options.clip_norm;
   config.dropout_seed = options.dropout_seed;
@@ -35,11 +35,9 @@ TrainerConfig config_of(const clora_trainer_options& options) {
   if (options.saved_activations != nullptr) {
     config.policy.saved = named_saved_type(options.saved_activations);
   }
-  const double beta1 = beta1_of(adamw), beta2 = beta2_of(adamw);
-  require(beta1 > 0 && beta1 < 1 && beta2 > 0 && beta2 < 1 && adamw.epsilon > 0 &&
-              config.weight_decay >= 0 && config.clip_norm >= 0,
-          "clora_trainer_create: betas must be in (0, 1), epsilon above 0, weight_decay and "
-          "clip_norm not negative");
+  require(config.weight_decay >= 0 && config.clip_norm >= 0,
+          "clora_trainer_create: weight_decay and clip_norm must not be negative, got {} and {}",
+          config.weight_decay, config.clip_norm);
   return config;
 }
 

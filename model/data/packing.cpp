@@ -36,28 +36,30 @@ double PackedRows::target_weight() const {
 }
 
 WantedRows wanted_rows(const PackedRows& packed) {
-  WantedRows wanted{.rows = packed.rows()};
+  WantedRows wanted{.rows = packed.rows(), .attending = packed.attends.size()};
+  for (const std::int32_t target : packed.targets) wanted.labelled += target >= 0 ? 1 : 0;
   double pairs = 0;
-  for (std::size_t t = 0; t < packed.rows(); ++t) {
-    wanted.labelled += packed.targets[t] >= 0 ? 1 : 0;
-    pairs += packed.last[t] - packed.first[t] + 1;
-  }
-  if (wanted.rows > 0) wanted.attended = pairs / static_cast<double>(wanted.rows);
+  const std::size_t attending = packed.attention_rows();
+  for (std::size_t a = 0; a < attending; ++a) pairs += packed.last[a] - packed.first[a] + 1;
+  if (attending > 0) wanted.attended = pairs / static_cast<double>(attending);
   return wanted;
 }
 
-void pad_rows(PackedRows& packed, std::size_t rows) {
-  require(packed.rows() <= rows, "pad_rows: {} rows do not fit into {}", packed.rows(), rows);
-  const std::size_t begin = packed.rows();
+void pad_rows(PackedRows& packed, std::size_t rows, std::size_t attending) {
+  const std::size_t begin = packed.attention_rows(), end = attending > 0 ? attending : rows;
+  require(packed.rows() <= rows && begin <= end,
+          "pad_rows: {} rows and {} of attention do not fit into {} and {}", packed.rows(), begin,
+          rows, end);
   packed.ids.resize(rows, 0);
   packed.targets.resize(rows, -1);
   packed.positions.resize(rows, 0);
-  packed.first.resize(rows);
-  packed.last.resize(rows);
+  packed.first.resize(end);
+  packed.last.resize(end);
+  if (attending > 0) packed.attends.resize(end, -1);
   if (!packed.text.empty()) packed.text.resize(rows, -1);
   if (!packed.weights.empty()) packed.weights.resize(rows, 0);
-  for (std::size_t t = begin; t < rows; ++t) {
-    packed.first[t] = packed.last[t] = static_cast<std::int32_t>(t);
+  for (std::size_t a = begin; a < end; ++a) {
+    packed.first[a] = packed.last[a] = static_cast<std::int32_t>(a);
   }
 }
 

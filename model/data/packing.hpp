@@ -33,6 +33,10 @@ struct PackedRows {                   // each [rows]
   std::vector<std::int32_t> positions;
   std::vector<std::int32_t> first;  // the first row of its document
   std::vector<std::int32_t> last;   // the last one: the row itself
+  // Empty, or, if documents begin with the same rows, the rows of attention, in which each document
+  // is complete: the row that each is. first and last are then of these. A row is at most twice
+  // among them.
+  std::vector<std::int32_t> attends = {};
   // The number of the row's text, -1 in padding rows; empty unless texts are packed
   // (text_packing.hpp). Of answers: the answer that the row's target belongs to, or -1.
   std::vector<std::int32_t> text;
@@ -42,6 +46,7 @@ struct PackedRows {                   // each [rows]
   PackedAnswers answers = {};  // empty unless answers are compared
 
   std::size_t rows() const { return ids.size(); }
+  std::size_t attention_rows() const { return first.size(); }
   float weight_of(std::size_t row) const { return weights.empty() ? 1 : weights[row]; }
   double target_weight() const;  // the sum of the weights of the labelled rows
 };
@@ -49,16 +54,18 @@ struct PackedRows {                   // each [rows]
 // The rows for which a step is requested.
 struct WantedRows {
   std::size_t rows = 0;
-  std::size_t labelled = 0;  // those with a target
+  std::size_t labelled = 0;   // those with a target
+  std::size_t attending = 0;  // rows of attention, if they are others (PackedRows::attends); else 0
   // The average number of rows to which a row may attend, for the cost in profiles; a recorded step
   // keeps the value with which it was recorded. 0: unknown.
   double attended = 0;
 };
 WantedRows wanted_rows(const PackedRows& packed);
 
-// Appends padding rows up to `rows`; each is a document of one token without a target. REQUIRES: no
-// more than `rows` rows already.
-void pad_rows(PackedRows& packed, std::size_t rows);
+// Appends padding rows up to `rows`; each is a document of one token without a target. attending:
+// the same for rows of attention, if there are others; theirs are no rows (-1). REQUIRES: no more
+// than `rows` rows already.
+void pad_rows(PackedRows& packed, std::size_t rows, std::size_t attending = 0);
 
 // Packs `records` in order into `rows` rows; the remaining rows are padding, each a document of one
 // token without a target. REQUIRES: the records have at most `rows` tokens in total; each record is

@@ -6,6 +6,12 @@
 //   record   a b | c d | e            (chosen c d, rejected e)
 //   ids      a b c d a b e            positions  0 1 2 3 0 1 2
 //   targets  - c d - - e -            text       - 0 0 - - 1 -     first  0 0 0 0 4 4 4
+//
+// The documents of a pair may have the rows of the prompt in common, but for its last row, which
+// predicts the first token of two answers:
+//   ids      a b c d b e              positions  0 1 2 3 1 2
+//   targets  - c d - e -              text       - 0 0 - 1 -
+//   attends  0 1 2 3 0 4 5            first      0 0 0 0 4 4 4
 #pragma once
 
 #include <cstdint>
@@ -31,6 +37,9 @@ struct AnswerPacking {
   // not wanted.
   std::size_t exchange = 0;
   std::size_t max_length = 0;  // at which documents with exchanged answers are cut; 0: nowhere
+  // The documents of a pair have the rows of the prompt in common, unless these are so few that
+  // gathering the rows of attention would take longer than computing them twice.
+  bool shares_prompts = false;
 };
 
 // Packs the documents of the chosen records. reference: of every record two log-probabilities: of a
@@ -39,7 +48,8 @@ struct AnswerPacking {
 PackedRows pack_answers(const Records& records, std::span<const std::size_t> indices,
                         const AnswerPacking& how, std::span<const float> reference = {});
 
-// The rows of a record's documents, and how many of them are labelled.
+// The rows of a record's documents, also those of attention (never 0 here), and how many of them
+// are labelled.
 WantedRows rows_of_answers(const RecordView& record, const AnswerPacking& how);
 
 }  // namespace clora

@@ -1,9 +1,12 @@
 #include "model/generation/adapter_slots.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <variant>
 
+#include "lora/end_modules.hpp"
 #include "lora/finite_values.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/memory/half.hpp"
@@ -76,6 +79,27 @@ void apply_scales(HostAdapter& adapter, bool casts, ScaleOf scale_of) {
   if (!casts) return;
   adapter.parameters_bf16.resize(adapter.parameters.size());
   std::ranges::transform(adapter.parameters, adapter.parameters_bf16.begin(), float_to_bf16);
+}
+
+// Rows of one step have adapters of their own in the linear layers of blocks only.
+void refuse_ends(const std::string& name, const Adapter& adapter) {
+  for (const std::string_view path : {kEmbeddingsPath, kHeadPath}) {
+    if (adapter.find(path) == nullptr) continue;
+    fail(ErrorCode::unsupported,
+         "adapter '{}': it adapts {}, which adapters of single requests cannot; use it for all "
+         "requests, as the base adapter, or merge it into its base model with clora fuse",
+         name, path);
+  }
+}
+
+// Slots have only low-rank factors; the base model's tensors are those of all requests.
+void refuse_saved_tensors(const std::string& name, const Adapter& adapter) {
+  if (adapter.saved_tensors().empty()) return;
+  fail(ErrorCode::unsupported,
+       "adapter '{}': an adapter with modules trained in full (modules_to_save: {}) cannot be one "
+       "of several of an engine; merge it into its base model with clora fuse, or use it alone "
+       "with clora generate",
+       name, fmt::join(adapter.config().modules_to_save, ", "));
 }
 
 // A slot has the factors of a low-rank term, without factors of columns.
@@ -196,6 +220,8 @@ void AdapterSlots::add(const std::string& name, const Adapter& adapter) {
   require(stacks_.has_value(),
           "adapter '{}': adapters of requests need at least one slot on the device, got 0", name);
   refuse_magnitudes(name, adapter);
+  refuse_ends(name, adapter);
+  refuse_saved_tensors(name, adapter);
   require_layers(name, adapter);
   auto copy = std::make_shared<const HostAdapter>(copy_of(adapter));
   require_values(name, *copy);

@@ -90,6 +90,8 @@ Generator::Generator(LanguageModel& model, const Adapter* adapter, const Generat
 
 Generator::~Generator() = default;
 
+void Generator::prepare() { impl_->engine.prepare(); }
+
 Generation Generator::generate(std::span<const std::int32_t> prompt, const GenerationConfig& config,
                                const std::function<bool(std::int32_t)>& on_token) {
   Impl& impl = *impl_;

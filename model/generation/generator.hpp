@@ -60,6 +60,9 @@ class Generator {
   Generator(LanguageModel& model, const Adapter* adapter, const GeneratorConfig& config);
   ~Generator();
 
+  // As that of Engine, before the first generation.
+  void prepare();
+
   // on_token is called with each id as it arrives; returning false ends the generation (cancelled).
   // max_tokens is lowered to what fits. REQUIRES: prompt not empty and shorter than max_positions,
   // every id below V. Errors, besides those of the device, if a logit is NaN or infinite:

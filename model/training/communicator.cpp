@@ -7,6 +7,11 @@
 
 namespace clora {
 
+bool is_own(std::size_t n, const Communicator* ranks) {
+  return ranks == nullptr ||
+         n % static_cast<std::size_t>(ranks->size()) == static_cast<std::size_t>(ranks->rank());
+}
+
 bool any_rank(Communicator& ranks, bool value) {
   const std::vector<std::string> all = ranks.all_gather(value ? "1" : "0");
   return std::ranges::find(all, "1") != all.end();

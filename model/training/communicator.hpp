@@ -7,6 +7,7 @@
 // first. Threads: one per object.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -30,6 +31,9 @@ class Communicator {
   virtual std::vector<std::string> all_gather(std::string_view bytes) = 0;
 };
 
+// Whether this rank computes the n-th of parts that are dealt out in turn; without ranks (null), it
+// computes all. Not collective.
+bool is_own(std::size_t n, const Communicator* ranks);
 // Whether `value` holds on any rank. Collective.
 bool any_rank(Communicator& ranks, bool value);
 // The value of each rank. Collective.

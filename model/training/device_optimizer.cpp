@@ -17,11 +17,18 @@ namespace {
 
 static_assert(ParameterSet::kBlock == kRateBlock);
 
-// LoRA+: all groups but the matrices A, as PEFT's create_loraplus_optimizer() treats B and vectors.
-std::vector<ParameterGroup> groups_of(const ParameterSet& parameters, double loraplus_lr_ratio) {
+// The groups with the ratios of learning rates. LoRA+ is for the matrices B and magnitudes.
+std::vector<ParameterGroup> groups_of(const ParameterSet& parameters,
+                                      const OptimizerConfig& config) {
   std::vector<ParameterGroup> groups = parameters.groups();
   for (ParameterGroup& group : groups) {
-    if (group.name != Adapter::kLoraA) group.rate *= static_cast<float>(loraplus_lr_ratio);
+    const bool is_saved =
+        group.name == Adapter::kSavedVector || group.name == Adapter::kSavedMatrix;
+    if (is_saved) {
+      group.rate *= static_cast<float>(config.saved_lr_ratio);
+    } else if (group.name != Adapter::kLoraA) {
+      group.rate *= static_cast<float>(config.loraplus_lr_ratio);
+    }
   }
   return groups;
 }
@@ -47,7 +54,7 @@ DeviceOptimizer::DeviceOptimizer(Context& context, const OptimizerConfig& config
       parameters_(parameters.parameters()),
       gradients_(parameters.gradients()) {
   check(config);
-  const std::vector<ParameterGroup> groups = groups_of(parameters, config.loraplus_lr_ratio);
+  const std::vector<ParameterGroup> groups = groups_of(parameters, config);
   if (config.kind == OptimizerKind::muon) {
     find_slices(parameters, groups);
   } else {

@@ -39,12 +39,6 @@ void for_each_group(const Records& records, std::size_t at_once, F f) {
   if (!group.empty()) f(group);
 }
 
-// Whether this rank computes the group of that number.
-bool is_own(std::size_t group, const Communicator* ranks) {
-  return ranks == nullptr ||
-         group % static_cast<std::size_t>(ranks->size()) == static_cast<std::size_t>(ranks->rank());
-}
-
 // Adds up the losses and tokens of all ranks.
 void add_ranks(EvalResult& result, Communicator& ranks) {
   const std::vector<double> losses = gather_values(ranks, result.loss);

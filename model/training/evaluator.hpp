@@ -48,6 +48,8 @@ class Evaluator {
   // this device computes all. Scores of embeddings are computed by rank 0, and by none for others.
   EvalResult evaluate(const Records& records, std::size_t at_once = kAnyCount,
                       Communicator* ranks = nullptr);
+  // Records the step for these row counts ahead of its first use.
+  void prepare(const WantedRows& wanted) { steps_.prepare(wanted); }
   // Returns the loss summed over the labelled tokens of the rows. Waits. The sum is not checked: it
   // is NaN if a weight is NaN.
   double loss_sum(const PackedRows& rows);

@@ -30,13 +30,15 @@ bool are_disjoint(std::vector<GradientPart> parts) {
 }  // namespace
 
 GradientExchange::GradientExchange(Context& context, Communicator& ranks, Tensor gradients,
-                                   std::vector<Tensor> scalars, std::size_t least_elements)
+                                   std::vector<Tensor> sums, std::size_t least_elements)
     : context_(context),
       ranks_(ranks),
       gradients_(std::move(gradients)),
-      scalars_(std::move(scalars)),
+      sums_(std::move(sums)),
       least_elements_(least_elements),
-      queue_(context) {}
+      queue_(context) {
+  for (const Tensor& sum : sums_) sum_elements_ += static_cast<std::size_t>(sum.elements());
+}
 
 void GradientExchange::add_piece(std::vector<Range> ranges, std::size_t part) {
   const std::size_t place = pieces_.empty() ? 0 : pieces_.back().place + pieces_.back().elements;
@@ -55,7 +57,7 @@ void GradientExchange::add_last_piece(std::vector<Range> ranges, std::vector<Ran
   const auto all = static_cast<std::size_t>(gradients_.elements());
   if (end < all) ranges.push_back({end, all});
   add_piece(std::move(ranges), kAtTheEnd);
-  pieces_.back().elements += scalars_.size();
+  pieces_.back().elements += sum_elements_;
 }
 
 void GradientExchange::set_parts(const RecordedStep& step) {
@@ -118,7 +120,7 @@ void GradientExchange::read(const Piece& piece) {
   };
   for (const Range& range : piece.ranges) read_next(slice(range));
   if (piece.part == kAtTheEnd) {
-    for (const Tensor& scalar : scalars_) read_next(scalar);
+    for (const Tensor& sum : sums_) read_next(sum);
   }
   for (const Fence& fence : fences) fence.wait();
 }
@@ -144,7 +146,7 @@ std::vector<float> GradientExchange::finish() {
   }
   for (const Fence& fence : writes) fence.wait();
   const Piece& last = pieces_.back();
-  const auto sums = host(last.place + last.elements - scalars_.size(), scalars_.size());
+  const auto sums = host(last.place + last.elements - sum_elements_, sum_elements_);
   return {sums.begin(), sums.end()};
 }
 

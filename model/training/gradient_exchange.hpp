@@ -24,10 +24,10 @@ class GradientExchange {
   // Blocks with fewer gradients share a piece: an exchange takes some time however short it is.
   static constexpr std::size_t kLeastElements = std::size_t{1} << 18U;
 
-  // gradients [n] f32: flat, of the same n on every rank. scalars [1] f32: added up with the last
-  // piece.
+  // gradients [n] f32: flat, of the same n on every rank. sums: small f32 tensors, which are added
+  // up with the last piece.
   GradientExchange(Context& context, Communicator& ranks, Tensor gradients,
-                   std::vector<Tensor> scalars, std::size_t least_elements = kLeastElements);
+                   std::vector<Tensor> sums, std::size_t least_elements = kLeastElements);
 
   // Which gradients are final before the end of a step, by any recorded step: they are the same
   // ones in all steps. Before the first begin(), once.
@@ -39,7 +39,8 @@ class GradientExchange {
   void begin(const RecordedStep* last, Fence end);
   bool pending() const noexcept { return pending_; }
   // Waits until all ranks have computed theirs, and writes the sums to the gradients of every rank:
-  // a command that is enqueued afterwards reads them. Returns the sums of the scalars. Collective.
+  // a command that is enqueued afterwards reads them. Returns the elements of the sums, one tensor
+  // after the other. Collective.
   // Errors: those of the Communicator; device_lost.
   std::vector<float> finish();
 
@@ -53,7 +54,7 @@ class GradientExchange {
     std::vector<Range> ranges;
     std::size_t part = kAtTheEnd;  // the last of the step's parts that has to be final
     std::size_t place = 0;         // in the host memory, in elements
-    std::size_t elements = 0;      // with the scalars
+    std::size_t elements = 0;      // with those of the sums
   };
 
   void add_piece(std::vector<Range> ranges, std::size_t part);
@@ -67,9 +68,10 @@ class GradientExchange {
   Context& context_;
   Communicator& ranks_;
   Tensor gradients_;
-  std::vector<Tensor> scalars_;
+  std::vector<Tensor> sums_;
+  std::size_t sum_elements_ = 0;
   std::size_t least_elements_;
-  std::vector<Piece> pieces_;  // the last one: all that is final at the end only, and the scalars
+  std::vector<Piece> pieces_;  // the last one: all that is final at the end only, and the sums
   std::optional<PinnedMemory> memory_;
   SideQueue queue_;                 // destroyed before the memory of its transfers
   std::vector<Fence> part_fences_;  // of the step in flight; passed: of parts without a mark

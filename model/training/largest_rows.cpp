@@ -10,6 +10,7 @@ constexpr std::size_t kRecordsBetweenQuestions = 1 << 16U;
 struct Sizes {
   std::uint32_t rows = 0;
   std::uint32_t labelled = 0;
+  std::uint32_t attending = 0;
 };
 
 // Sizes of each record, computed once rather than at every visit.
@@ -19,8 +20,9 @@ std::vector<Sizes> sizes_of(const Records& records, const RowsOfRecord& rows_of)
   for (const RecordView record : records.records) {
     if (rows_of) {
       const WantedRows wanted = rows_of(record);
-      sizes.push_back(
-          {static_cast<std::uint32_t>(wanted.rows), static_cast<std::uint32_t>(wanted.labelled)});
+      sizes.push_back({static_cast<std::uint32_t>(wanted.rows),
+                       static_cast<std::uint32_t>(wanted.labelled),
+                       static_cast<std::uint32_t>(wanted.attending)});
       continue;
     }
     sizes.push_back({static_cast<std::uint32_t>(record.ids.size()),
@@ -31,14 +33,16 @@ std::vector<Sizes> sizes_of(const Records& records, const RowsOfRecord& rows_of)
 
 void take(LargestRows& largest, const std::vector<std::size_t>& indices,
           const std::vector<Sizes>& sizes) {
-  std::size_t rows = 0, labelled = 0;
+  std::size_t rows = 0, labelled = 0, attending = 0;
   for (const std::size_t index : indices) {
     rows += sizes[index].rows;
     labelled += sizes[index].labelled;
+    attending += sizes[index].attending;
   }
   if (rows > largest.rows) largest.records = indices;
   largest.rows = std::max(largest.rows, rows);
   largest.labelled = std::max(largest.labelled, labelled);
+  largest.attending = std::max(largest.attending, attending);
 }
 
 }  // namespace

@@ -18,7 +18,9 @@ using RowsOfRecord = std::function<WantedRows(const RecordView&)>;
 struct LargestRows {
   std::vector<std::size_t> records;  // of the micro-batch with the most rows; empty: none
   std::size_t rows = 0;
-  std::size_t labelled = 0;  // maximum of labelled rows, possibly of another micro-batch
+  // Maxima, possibly of another micro-batch: labelled rows, and rows of attention, if any are
+  // given.
+  std::size_t labelled = 0, attending = 0;
 };
 
 // Visits the micro-batches of optimiser steps [begin, end): all of them if they hold no more than

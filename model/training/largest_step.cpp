@@ -22,6 +22,7 @@ WantedRows largest_step(const ModelConfig& model, const Records& train,
       wanted_rows(preferences ? preferences->pack(largest.records)
                               : pack_for(config.contrastive, model, train, largest.records));
   most.labelled = largest.labelled;
+  most.attending = largest.attending > most.rows ? largest.attending : 0;
   return most;
 }
 

@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "clora/model/generation/generator.hpp"
+#include "clora/model/training/evaluator.hpp"
 #include "clora/ops/quant/quant.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
@@ -63,6 +65,23 @@ struct MemoryPlanner::State {
     const MemoryStatistics pool = context.pool().statistics();
     return pool.in_use_bytes + pool.cached_bytes;
   }
+  // Raises the plan to what is in use now.
+  void add_use(PolicyPlan& plan) {
+    plan.peak_bytes = std::max(plan.peak_bytes, context.pool().statistics().in_use_bytes);
+    plan.limit_bytes = std::max(plan.limit_bytes, allocated_bytes());
+  }
+  void add_validations(PolicyPlan& plan) {
+    if (run.scored.rows > 0) {
+      Evaluator evaluator(*model, &adapter);
+      evaluator.prepare(run.scored);
+      add_use(plan);
+    }
+    if (run.reply_positions > 0) {
+      Generator generator(*model, &adapter, run.reply_positions);
+      generator.prepare();
+      add_use(plan);
+    }
+  }
   TrainerConfig trainer_with(const MemoryPolicy& policy) const {
     TrainerConfig config = run.trainer;
     config.policy = policy;
@@ -102,11 +121,12 @@ PolicyPlan MemoryPlanner::plan(const MemoryPolicy& policy, const WantedRows& wan
   Trainer trainer(model, state_->adapter, state_->trainer_with(policy));
   trainer.prepare(wanted);
   const RooflinePeaks& peaks = state_->run.peaks;
-  return {.policy = policy,
-          .peak_bytes = state_->context.pool().statistics().in_use_bytes,
-          .limit_bytes = state_->allocated_bytes(),
-          .roofline_seconds = peaks.known() ? trainer.roofline_seconds(wanted, peaks) : 0,
-          .weight_copy_share = state_->run.context.weight_copy_share};
+  PolicyPlan plan{.policy = policy,
+                  .roofline_seconds = peaks.known() ? trainer.roofline_seconds(wanted, peaks) : 0,
+                  .weight_copy_share = state_->run.context.weight_copy_share};
+  state_->add_use(plan);
+  state_->add_validations(plan);
+  return plan;
 }
 
 std::optional<PolicyPlan> MemoryPlanner::find_plan(const MemoryPolicy& policy,

@@ -24,7 +24,11 @@ struct PlannedRun {
   std::int64_t context_length = 0;  // as in LoadOptions
   std::function<Adapter(Context&, const ModelConfig&)> make_adapter;
   TrainerConfig trainer = {};  // its policy is not used
-  RooflinePeaks peaks = {};    // empty: times are not planned
+  // What validations take while the memory of the steps is held, one after the other: a Generator
+  // of so many positions (0: none), and an Evaluator with an arena of its own (no rows: none).
+  std::int64_t reply_positions = 0;
+  WantedRows scored = {};
+  RooflinePeaks peaks = {};  // empty: times are not planned
 };
 
 struct PolicyPlan {
@@ -53,8 +57,8 @@ class MemoryPlanner {
   // In use by weights and adapter, with its gradients and moments: what no policy changes.
   std::size_t fixed_bytes();
 
-  // A step of so many rows. Errors: those of Trainer::prepare(), such as out_of_memory for a tensor
-  // that exceeds the device's largest allocation.
+  // A step of so many rows, and the validations. Errors: those of Trainer::prepare(), such as
+  // out_of_memory for a tensor that exceeds the device's largest allocation.
   PolicyPlan plan(const MemoryPolicy& policy, const WantedRows& wanted);
   // Nullopt if a tensor exceeds the largest allocation, or the rows that an op supports.
   std::optional<PolicyPlan> find_plan(const MemoryPolicy& policy, const WantedRows& wanted);

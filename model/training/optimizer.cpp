@@ -79,6 +79,10 @@ void check(const OptimizerConfig& config) {
           "optimizer: the ratio of the learning rates of B and A must be finite and above 0, got "
           "{}",
           config.loraplus_lr_ratio);
+  require(std::isfinite(config.saved_lr_ratio) && config.saved_lr_ratio > 0,
+          "optimizer: the ratio of the learning rates of modules trained in full and of A must be "
+          "finite and above 0, got {}",
+          config.saved_lr_ratio);
 }
 
 double beta1_of(const OptimizerConfig& config) { return config.beta1.value_or(0.9); }

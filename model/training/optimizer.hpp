@@ -42,6 +42,8 @@ struct OptimizerConfig {
   // The learning rate of the matrices B over that of the matrices A (LoRA+: Hayou et al., 2024,
   // arXiv:2402.12354).
   double loraplus_lr_ratio = 1;
+  // The learning rate of modules trained in full (modules_to_save) over that of the matrices A.
+  double saved_lr_ratio = 1;
   bool operator==(const OptimizerConfig&) const = default;
 };
 // Throws Error(invalid_argument) for a value out of its range, and for a setting that the optimizer

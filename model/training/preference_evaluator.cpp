@@ -16,23 +16,23 @@ namespace {
 // Rows of an evaluation step, as of Evaluator.
 constexpr std::size_t kEvaluationRows = 1024;
 
-// Calls f(indices) for groups of at most `at_once` successive records and about kEvaluationRows
-// rows, until it returns false; returns whether it never did.
+// Calls f(indices, number) for groups of at most `at_once` successive records and about
+// kEvaluationRows rows, until it returns false; returns whether it never did.
 template <class F>
 bool for_each_group(const PreferenceRows& rows, std::size_t at_once, F f) {
   std::vector<std::size_t> group;
-  std::size_t count = 0;
+  std::size_t count = 0, number = 0;
   for (std::size_t i = 0; i < rows.records().records.size(); ++i) {
     const std::size_t more = rows.sizes_of(rows.records().records[i]).rows;
     if (group.size() >= at_once || (!group.empty() && count + more > kEvaluationRows)) {
-      if (!f(group)) return false;
+      if (!f(group, number++)) return false;
       group.clear();
       count = 0;
     }
     group.push_back(i);
     count += more;
   }
-  return group.empty() || f(group);
+  return group.empty() || f(group, number);
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ PreferenceEvaluator::PreferenceEvaluator(LanguageModel& model, const Adapter* ad
       adapter_(adapter),
       loss_(loss),
       logps_(model.context().allocate({kMaxAnswers}, DType::f32, MemoryTag::activations)),
-      kl_(model.context().allocate({1}, DType::f32, MemoryTag::activations)),
+      kl_(model.context().allocate({2}, DType::f32, MemoryTag::activations)),
       sums_(model.context().allocate({kPreferenceSums}, DType::f32, MemoryTag::activations)),
       logps_steps_(model, adapter,
                    StepTask{StepKind::evaluate, std::nullopt, policy, PreferenceLoss()},
@@ -64,6 +64,11 @@ std::vector<float> PreferenceEvaluator::answer_logps(const PackedRows& rows) {
   return logps;
 }
 
+void PreferenceEvaluator::set_zero(const Tensor& tensor) {
+  const std::vector<float> zeros(static_cast<std::size_t>(tensor.elements()));
+  model_->context().write(tensor, std::as_bytes(std::span(zeros)));
+}
+
 void PreferenceEvaluator::require_finite(std::span<const float> logps,
                                          std::size_t first_record) const {
   const auto bad = std::ranges::find_if(logps, [](float x) { return !std::isfinite(x); });
@@ -76,52 +81,74 @@ void PreferenceEvaluator::require_finite(std::span<const float> logps,
       "activations");
 }
 
-bool PreferenceEvaluator::compute_reference(PreferenceRows& rows,
-                                            const std::function<bool()>& should_stop) {
-  if (!loss_.has_reference()) return true;
-  logps_steps_.update_scales();
-  return for_each_group(rows, kMaxAnswers / 2, [&](const std::vector<std::size_t>& group) {
-    if (should_stop && should_stop()) return false;
-    const PackedRows packed = rows.pack(group);
-    const std::vector<float> logps = answer_logps(packed);
-    require_finite(logps, group.front());
-    std::vector<float> exchanged;
-    if (packed.answers.mismatched) {
-      exchanged = answer_logps(*packed.answers.mismatched);
-      require_finite(exchanged, group.front());
-    }
-    for (std::size_t k = 0; k < group.size(); ++k) {
-      float* const of_record = rows.reference().data() + 2 * group[k];
-      of_record[0] = loss_.has_pairs() ? logps[2 * k] : logps[k];
-      of_record[1] = loss_.has_pairs() ? logps[2 * k + 1] : exchanged[k];
-    }
-    return true;
-  });
+void PreferenceEvaluator::compute_reference_of(PreferenceRows& rows,
+                                               const std::vector<std::size_t>& group) {
+  const PackedRows packed = rows.pack(group);
+  const std::vector<float> logps = answer_logps(packed);
+  require_finite(logps, group.front());
+  std::vector<float> exchanged;
+  if (packed.answers.mismatched) {
+    exchanged = answer_logps(*packed.answers.mismatched);
+    require_finite(exchanged, group.front());
+  }
+  for (std::size_t k = 0; k < group.size(); ++k) {
+    float* const of_record = rows.reference().data() + 2 * group[k];
+    of_record[0] = loss_.has_pairs() ? logps[2 * k] : logps[k];
+    of_record[1] = loss_.has_pairs() ? logps[2 * k + 1] : exchanged[k];
+  }
 }
 
-EvalResult PreferenceEvaluator::evaluate(const PreferenceRows& rows, std::size_t at_once) {
-  const auto begin = std::chrono::steady_clock::now();
+// should_stop() is called once for each round of the ranks: one that computes need not be waited
+// for within a round.
+bool PreferenceEvaluator::compute_reference(PreferenceRows& rows,
+                                            const std::function<bool()>& should_stop,
+                                            Communicator* ranks) {
+  if (!loss_.has_reference()) return true;
+  logps_steps_.update_scales();
+  std::ranges::fill(rows.reference(), 0.0F);
+  const std::size_t round = ranks == nullptr ? 1 : static_cast<std::size_t>(ranks->size());
+  const bool completed = for_each_group(
+      rows, kMaxAnswers / 2, [&](const std::vector<std::size_t>& group, std::size_t number) {
+        if (number % round == 0 && should_stop && should_stop()) return false;
+        if (is_own(number, ranks)) compute_reference_of(rows, group);
+        return true;
+      });
+  if (completed && ranks != nullptr) ranks->sum(rows.reference());  // others have 0
+  return completed;
+}
+
+void PreferenceEvaluator::add_loss_of(const PackedRows& packed) {
   Context& context = model_->context();
-  const std::vector<float> zeros(static_cast<std::size_t>(kPreferenceSums));
-  context.write(sums_, std::as_bytes(std::span(zeros)));
+  HostHold<std::vector<std::int32_t>> staging(context), kl_staging(context);
+  if (loss_.has_kl()) {
+    set_zero(kl_);
+    kl_steps_.submit(*packed.answers.mismatched, {}, *kl_staging);
+  }
+  loss_steps_.submit(packed, {}, *staging);
+  context.finish();
+  staging.mark_idle();
+  kl_staging.mark_idle();
+}
+
+EvalResult PreferenceEvaluator::evaluate(const PreferenceRows& rows, std::size_t at_once,
+                                         Communicator* ranks) {
+  const auto begin = std::chrono::steady_clock::now();
+  set_zero(sums_);
   loss_steps_.update_scales();  // the adapter may have been trained since
   if (loss_.has_kl()) kl_steps_.update_scales();
   EvalResult result;
   std::int64_t nll_rows = 0;
   const std::size_t most = loss_.has_kl() ? at_once : kMaxAnswers / 2;
-  for_each_group(rows, most, [&](const std::vector<std::size_t>& group) {
+  for_each_group(rows, most, [&](const std::vector<std::size_t>& group, std::size_t number) {
     const PackedRows packed = rows.pack(group);
-    HostHold<std::vector<std::int32_t>> staging(context), kl_staging(context);
-    if (loss_.has_kl()) kl_steps_.submit(*packed.answers.mismatched, {}, *kl_staging);
-    loss_steps_.submit(packed, {}, *staging);
-    context.finish();
-    staging.mark_idle();
-    kl_staging.mark_idle();
+    if (is_own(number, ranks)) add_loss_of(packed);
     result.tokens += packed.target_count;
     nll_rows += packed.answers.nll_rows;
     return true;
   });
-  const PreferenceSums sums = sums_of(context.read<float>(sums_));
+  std::vector<float> values = model_->context().read<float>(sums_);
+  if (ranks != nullptr) ranks->sum(values);
+  const PreferenceSums sums = sums_of(values);
   result.loss = loss_of(sums, loss_.formula.kind, nll_rows);
   if (!std::isfinite(result.loss)) {
     fail_not_finite("evaluator: the loss", *model_, adapter_,

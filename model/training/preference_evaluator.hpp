@@ -25,16 +25,23 @@ class PreferenceEvaluator {
 
   // Computes the reference of all records by the model as it is now; no-op for a loss without one.
   // The records share steps in a fixed way, so that the same model gives the same bits. Returns
-  // false if should_stop() ended it. Errors: diverged, naming the first record whose
-  // log-probability is not finite.
-  bool compute_reference(PreferenceRows& rows, const std::function<bool()>& should_stop);
+  // false if should_stop() ended it. ranks: as of Evaluator::evaluate(); should_stop() must then
+  // return the same on all ranks, and may be collective. Errors: diverged, naming the first record
+  // whose log-probability is not finite.
+  bool compute_reference(PreferenceRows& rows, const std::function<bool()>& should_stop,
+                         Communicator* ranks = nullptr);
 
   // The mean loss and the scores. at_once: at most as many records share a step, and with it the KL
-  // term of KTO. Errors: as of Evaluator::evaluate().
-  EvalResult evaluate(const PreferenceRows& rows, std::size_t at_once);
+  // term of KTO. ranks, errors: as of Evaluator::evaluate().
+  EvalResult evaluate(const PreferenceRows& rows, std::size_t at_once,
+                      Communicator* ranks = nullptr);
 
  private:
   void require_finite(std::span<const float> logps, std::size_t first_record) const;
+  void compute_reference_of(PreferenceRows& rows, const std::vector<std::size_t>& group);
+  void set_zero(const Tensor& tensor);
+  // Adds to the sums on the device. Waits.
+  void add_loss_of(const PackedRows& packed);
 
   LanguageModel* model_;
   const Adapter* adapter_;

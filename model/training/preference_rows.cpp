@@ -32,8 +32,9 @@ void require_form(const Records& records, const PreferenceLoss& loss) {
 }  // namespace
 
 PreferenceRows::PreferenceRows(const Records& records, const PreferenceLoss& loss,
-                               std::int64_t batch_size, std::int64_t max_length)
-    : records_(&records), how_{.labels_prompt = loss.has_nll()} {
+                               std::int64_t batch_size, std::int64_t max_length,
+                               bool shares_prompts)
+    : records_(&records), how_{.labels_prompt = loss.has_nll(), .shares_prompts = shares_prompts} {
   require_form(records, loss);
   if (loss.has_reference()) reference_.resize(2 * records.records.size());
   if (!loss.has_kl()) return;

@@ -15,10 +15,10 @@ namespace clora {
 class PreferenceRows {
  public:
   // batch_size: records that exchange their answers for the KL term of KTO, in the order of their
-  // files. max_length: of documents; 0: unknown. Errors: invalid_data if the records are not of the
-  // form that the loss needs, or if one has no answer.
+  // files. max_length: of documents; 0: unknown. shares_prompts: as in AnswerPacking. Errors:
+  // invalid_data if the records are not of the form that the loss needs, or if one has no answer.
   PreferenceRows(const Records& records, const PreferenceLoss& loss, std::int64_t batch_size,
-                 std::int64_t max_length);
+                 std::int64_t max_length, bool shares_prompts);
 
   const Records& records() const noexcept { return *records_; }
   PackedRows pack(std::span<const std::size_t> indices) const;

@@ -24,15 +24,17 @@ class PreferenceRun {
                 const Records& train, const Records* valid, const TrainingRunConfig& config);
 
   bool has_reference() const { return loss_.has_reference(); }
-  // Computes the reference of all records by the model as it is now, until should_stop().
+  // Computes the reference of all records by the model as it is now, until should_stop(), which
+  // must be collective if there are ranks.
   void compute_reference(const std::function<bool()>& should_stop);
   PackedRows pack(std::span<const std::size_t> indices) const { return train_.pack(indices); }
-  // REQUIRES: valid.
-  EvalResult evaluate() { return evaluator_.evaluate(*valid_, batch_size_); }
+  // REQUIRES: valid. Collective.
+  EvalResult evaluate() { return evaluator_.evaluate(*valid_, batch_size_, ranks_); }
 
  private:
   PreferenceLoss loss_;
   std::size_t batch_size_;
+  Communicator* ranks_;  // null: one device
   PreferenceRows train_;
   std::optional<PreferenceRows> valid_;
   PreferenceEvaluator evaluator_;

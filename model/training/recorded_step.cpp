@@ -6,6 +6,7 @@
 
 #include "clora/ops/loss/contrastive.hpp"
 #include "model/embedding/text_vectors.hpp"
+#include "model/transformer/adapted_ends.hpp"
 #include "model/transformer/recorded_model.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
@@ -31,7 +32,7 @@ RecordedStep::RecordedStep(LanguageModel& model, const Adapter* adapter, const S
       task_(task),
       attended_(attended),
       scales_(scales),
-      inputs_(model.context(), counts.rows, counts.labelled, rows_of(task)),
+      inputs_(model.context(), counts.rows, counts.labelled, rows_of(task), counts.attending),
       batch_(model.context(), std::move(arena)) {
   require(!trains() || adapter != nullptr, "recorded step: training needs an adapter");
   record(results);
@@ -42,7 +43,8 @@ RecordingOptions RecordedStep::options(const StepResults& results) const {
   return {.rows = {.positions = inputs_.positions(),
                    .first = inputs_.first(),
                    .last = inputs_.last(),
-                   .keys_per_row = attended_},
+                   .keys_per_row = attended_,
+                   .shared = inputs_.shared()},
           .positions = inputs_.rows(),
           .type = model_->context().activation_type(),
           .adapter = adapter_,
@@ -62,13 +64,15 @@ Tensor RecordedStep::record_loss(const Tensor& output, const Tensor& loss, const
   if (trains()) {
     doutput = batch_.temporary(output.shape(), DType::f32, "d selected rows");
   }
-  record_head_loss(batch_, loss, doutput,
-                   {.x = output,
-                    .head = model_->head(),
-                    .targets = inputs_.targets(),
-                    .weight = weight,
-                    .soft_cap = static_cast<float>(model_->config().logit_soft_cap),
-                    .terms = terms});
+  record_head_loss(
+      batch_, loss, doutput,
+      {.x = output,
+       .head = head_of(*model_, adapter_),
+       .targets = inputs_.targets(),
+       .weight = weight,
+       .soft_cap = static_cast<float>(model_->config().logit_soft_cap),
+       .terms = terms,
+       .adapter = head_adapter_of(adapter_, trains() ? inputs_.seed_and_step() : Tensor())});
   return doutput;
 }
 
@@ -128,14 +132,16 @@ void RecordedStep::record_answers(Recording& recording, const StepResults& resul
                             .nll = task_.preference->has_nll()},
                            task_.preference->formula);
   } else if (!results.kl.empty()) {
-    record_kl_estimate(batch_, results.kl, logps, inputs_.texts(), inputs_.reference());
+    record_kl_sums(batch_, results.kl, logps, inputs_.texts(), inputs_.reference());
   } else {
     const std::int64_t answers = std::min(count[0], results.answer_logps.elements());
     batch_.copy(results.answer_logps.rows(0, answers), logps.rows(0, answers));
   }
   recording.record_balance_loss(results.balance_loss);
   if (!results.settings.empty()) batch_.copy(results.settings, inputs_.settings());
-  if (trains()) model.record_backward(doutput, inputs_.place());
+  if (!trains()) return;
+  model.record_backward(doutput, inputs_.place());
+  gradient_parts_ = model.gradient_parts();
 }
 
 void RecordedStep::record_contrastive(Recording& recording, const StepResults& results) {
@@ -154,7 +160,8 @@ void RecordedStep::record_contrastive(Recording& recording, const StepResults& r
   if (trains()) texts.record_backward(dvectors);
 }
 
-RowCounts recorded_row_counts(std::size_t rows, std::size_t labelled, DeviceKind device) {
+RowCounts recorded_row_counts(std::size_t rows, std::size_t labelled, DeviceKind device,
+                              std::size_t attending) {
   const bool fine = device == DeviceKind::cpu;
   const auto rounded = [fine](std::size_t count) {
     const std::size_t least = std::max<std::size_t>(count, 1);
@@ -162,7 +169,8 @@ RowCounts recorded_row_counts(std::size_t rows, std::size_t labelled, DeviceKind
         std::max<std::size_t>(fine ? 16 : 64, std::bit_floor(least) / (fine ? 16 : 8));
     return static_cast<std::int64_t>(round_up(least, step));
   };
-  return {rounded(rows), std::min(rounded(rows), rounded(labelled))};
+  return {rounded(rows), std::min(rounded(rows), rounded(labelled)),
+          attending > 0 ? rounded(attending) : 0};
 }
 
 RecordedSteps::RecordedSteps(LanguageModel& model, const Adapter* adapter, const StepTask& task,
@@ -175,10 +183,11 @@ RecordedSteps::RecordedSteps(LanguageModel& model, const Adapter* adapter, const
       scales_(model, adapter) {}
 
 RecordedStep& RecordedSteps::prepare(const WantedRows& wanted) {
-  const RowCounts counts =
-      recorded_row_counts(wanted.rows, wanted.labelled, model_->context().device().kind);
+  const RowCounts counts = recorded_row_counts(wanted.rows, wanted.labelled,
+                                               model_->context().device().kind, wanted.attending);
   const auto found = std::ranges::find_if(steps_, [&](const RecordedStep& step) {
-    return RowCounts{step.inputs().rows(), step.inputs().labelled_rows()} == counts;
+    const RecordedRows& of = step.inputs();
+    return RowCounts{of.rows(), of.labelled_rows(), of.attending_rows()} == counts;
   });
   if (found != steps_.end()) {
     steps_.splice(steps_.begin(), steps_, found);
@@ -197,7 +206,8 @@ Fence RecordedSteps::submit(const PackedRows& packed, const RecordedRows::Scalar
   if (packed.rows() > 0) model_->require_context(std::ranges::max(packed.positions) + 1);
   RecordedStep& step = prepare(wanted_rows(packed));
   PackedRows padded = packed;
-  pad_rows(padded, static_cast<std::size_t>(step.inputs().rows()));
+  pad_rows(padded, static_cast<std::size_t>(step.inputs().rows()),
+           static_cast<std::size_t>(step.inputs().attending_rows()));
   RecordedRows::Scalars with_rows = scalars;
   with_rows.rows = static_cast<std::int64_t>(packed.rows());
   step.inputs().upload(model_->context(), padded, with_rows, staging);

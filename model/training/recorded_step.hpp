@@ -38,10 +38,11 @@ struct StepTask {
   SupervisedLoss supervised = {};  // of training on documents, the rows of neither of the others
 };
 
-// The sizes for which a step is recorded: rows, and how many of them are labelled.
+// The sizes for which a step is recorded, as in WantedRows.
 struct RowCounts {
   std::int64_t rows = 0;
   std::int64_t labelled = 0;
+  std::int64_t attending = 0;
   bool operator==(const RowCounts&) const = default;
 };
 
@@ -59,8 +60,8 @@ struct StepResults {
   Tensor nll_sum = {};
   // Of a preference loss. The first one that is given is what a step computes.
   Tensor preference_sums = {};  // [kPreferenceSums] f32, to which the loss adds; with kl of KTO
-  Tensor kl = {};               // [1] f32: of KTO, the KL term, from rows with exchanged answers
-  Tensor answer_logps = {};     // [N] f32: log-probabilities of the first N answers
+  Tensor kl = {};  // [2] f32: of KTO, to which rows with exchanged answers add (record_kl_sums())
+  Tensor answer_logps = {};  // [N] f32: log-probabilities of the first N answers
 };
 
 class RecordedStep {
@@ -103,7 +104,8 @@ class RecordedStep {
 // different steps are recorded: on a CPU, where every row costs time, to multiples of 16 and then
 // in steps of a sixteenth of a power of two; on other devices, where recording a step may cost as
 // much as running it, to multiples of 64 and then in eighths.
-RowCounts recorded_row_counts(std::size_t rows, std::size_t labelled, DeviceKind device);
+RowCounts recorded_row_counts(std::size_t rows, std::size_t labelled, DeviceKind device,
+                              std::size_t attending = 0);
 
 // The recorded steps of one kind by their sizes, recorded at first use. If there are many, the
 // least recently used one is dropped, since each holds a kernel object for every command.

@@ -34,6 +34,7 @@ Fingerprint fingerprint_of(const OptimizerConfig& c) {
   add("momentum", momentum_of(c), momentum_of(usual));
   add("Nesterov's momentum", c.nesterov, usual.nesterov);
   add("LoRA+ ratio", c.loraplus_lr_ratio, usual.loraplus_lr_ratio);
+  add("learning rate of modules trained in full, relative", c.saved_lr_ratio, usual.saved_lr_ratio);
   return settings;
 }
 

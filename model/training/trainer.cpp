@@ -10,6 +10,7 @@
 #include "clora/model/training/rank_shares.hpp"
 #include "clora/model/training/recorded_step.hpp"
 #include "clora/ops/optimizers/average.hpp"
+#include "lora/end_modules.hpp"
 #include "model/configuration/experts_layer.hpp"
 #include "model/training/device_optimizer.hpp"
 #include "model/training/gradient_exchange.hpp"
@@ -30,6 +31,11 @@ void check_balance(double coefficient, const ModelConfig& config) {
   require(coefficient == 0 || expert_layers(config) > 0,
           "trainer: `router_aux_loss_coef` balances the load of experts, but the model has none; "
           "leave it out");
+}
+
+bool trains_head(const Adapter& adapter) {
+  return adapter.find(kHeadPath) != nullptr ||
+         !adapter.saved(fmt::format("{}.weight", kHeadPath)).empty();
 }
 
 void check_supervised(const TrainerConfig& config) {
@@ -79,16 +85,18 @@ struct Trainer::Impl {
     check(config.policy);
     check_supervised(config);
     if (config.preference) check(*config.preference);
-    if (config.preference && config.ranks != nullptr) {
-      fail(ErrorCode::unsupported,
-           "trainer: the sums of a preference loss are not added over ranks; train on one device");
+    if (config.preference && trains_head(adapter)) {
+      fail(
+          ErrorCode::unsupported,
+          "trainer: a preference loss does not train the head, whose gradients are computed before "
+          "those of the answers; leave lm_head out of modules_to_save and target_modules");
     }
     adapter.allocate_gradients();
     const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
     const std::int64_t of_preference = config.preference ? round_up(kPreferenceSums, step) : 0;
     results = context.allocate({std::int64_t{kResults} * step + of_preference}, DType::f32,
                                MemoryTag::adapters);
-    if (has_kl()) kl = context.allocate({1}, DType::f32, MemoryTag::adapters);
+    if (has_kl()) kl = context.allocate({2}, DType::f32, MemoryTag::adapters);
     update_settings = context.allocate({8}, DType::f32, MemoryTag::adapters);
     recorded = std::make_unique<RecordedSteps>(
         language_model, &adapter,
@@ -103,13 +111,12 @@ struct Trainer::Impl {
     }
     if (config.ranks != nullptr) {
       shares.assign(static_cast<std::size_t>(config.ranks->size()), 1);
-      std::vector<Tensor> summed;
-      for (const std::size_t i : kSummed) summed.push_back(result(i));
-      exchange.emplace(context, *config.ranks, adapter.flat_gradients(), std::move(summed));
+      exchange.emplace(context, *config.ranks, adapter.flat_gradients(), exchanged_sums());
     }
     zero.fill_zero(adapter.flat_gradients());
     for (const std::size_t i : kSummed) zero.fill_zero(result(i));
     if (config.preference) zero.fill_zero(preference_sums());
+    if (has_kl()) zero.fill_zero(kl);
     optimizer.emplace(context, config.optimizer, adapter.parameter_set());
     optimizer->record(update, update_settings, grad_norm());
     record_average();
@@ -135,6 +142,13 @@ struct Trainer::Impl {
   Tensor balance_loss() const { return result(kBalanceLoss); }
   bool has_kl() const { return config.preference && config.preference->has_kl(); }
   Tensor preference_sums() const { return result(kResults, kPreferenceSums); }
+  // In the order in which finish() reads their sums over ranks.
+  std::vector<Tensor> exchanged_sums() const {
+    std::vector<Tensor> all;
+    for (const std::size_t i : kSummed) all.push_back(result(i));
+    if (config.preference) all.push_back(preference_sums());
+    return all;
+  }
   StepResults step_results() const {
     return {.loss_sum = loss_sum(),
             .settings = update_settings,
@@ -155,9 +169,15 @@ struct Trainer::Impl {
 
   UpdateSettings settings_of(std::int64_t step, double learning_rate) const;
   MicroBatchRange own_range(std::size_t count) const;
-  // Returns a fence after the last one of the range.
+  // What the gradients of the range need: sums of 0, the adapter's scales, and the KL term of KTO.
+  // Returns a fence after it.
+  Fence begin_gradients(std::span<const PackedRows> micro_batches, MicroBatchRange own,
+                        InFlight& flight);
+  // Waits for the KL sums of all ranks, which then are those of every rank.
+  void exchange_kl();
+  // After begin_gradients(), whose fence `end` is. Returns a fence after the last one of the range.
   Fence enqueue_gradients(std::span<const PackedRows> micro_batches, MicroBatchRange own,
-                          InFlight& flight);
+                          InFlight& flight, Fence end);
   void begin_exchange(std::span<const PackedRows> micro_batches, MicroBatchRange own, Fence end);
   void enqueue_update(InFlight& flight);
   // With ranks: waits until the gradients of the step in flight are added up, then enqueues its
@@ -201,27 +221,40 @@ MicroBatchRange Trainer::Impl::own_range(std::size_t count) const {
   return range_of_rank(count, shares, static_cast<std::size_t>(config.ranks->rank()));
 }
 
+Fence Trainer::Impl::begin_gradients(std::span<const PackedRows> micro_batches, MicroBatchRange own,
+                                     InFlight& flight) {
+  Fence end = zero.submit();
+  recorded->update_scales();
+  if (!kl_steps) return end;
+  kl_steps->update_scales();
+  flight.kl_staging.resize(micro_batches.size());
+  for (std::size_t i = own.begin; i < own.end; ++i) {
+    end = kl_steps->submit(*micro_batches[i].answers.mismatched, {}, flight.kl_staging[i]);
+  }
+  return end;
+}
+
+void Trainer::Impl::exchange_kl() {
+  if (!exchange || !has_kl()) return;
+  std::vector<float> sums = context.read<float>(kl);
+  config.ranks->sum(sums);
+  context.write(kl, std::as_bytes(std::span(sums)));
+}
+
 Fence Trainer::Impl::enqueue_gradients(std::span<const PackedRows> micro_batches,
-                                       MicroBatchRange own, InFlight& flight) {
+                                       MicroBatchRange own, InFlight& flight, Fence end) {
   flight.settings = settings_of(flight.result.step, flight.result.learning_rate);
   const auto balance_weight =
       static_cast<float>(config.router_aux_loss_coef / static_cast<double>(micro_batches.size()));
   flight.staging.resize(micro_batches.size());
-  flight.kl_staging.resize(micro_batches.size());
   const double weight = 1 / flight.weight;
   const double width = static_cast<double>(model.config().hidden_size);
   const double noise_of_one = config.supervised.neftune_alpha / std::sqrt(width);
   const std::int64_t nll_rows = flight.result.nll_rows;
-  Fence end = zero.submit();
-  recorded->update_scales();
-  if (kl_steps) kl_steps->update_scales();
   for (std::size_t i = own.begin; i < own.end; ++i) {
     // A running count, since steps may have different numbers of micro-batches.
     const auto draw =
         static_cast<std::uint32_t>(micro_batches_done + 1) + static_cast<std::uint32_t>(i);
-    if (kl_steps) {
-      kl_steps->submit(*micro_batches[i].answers.mismatched, {}, flight.kl_staging[i]);
-    }
     end = recorded->submit(micro_batches[i],
                            {.weight = config.preference ? 1 : weight,
                             .seed = config.dropout_seed,
@@ -280,6 +313,7 @@ std::optional<StepResult> Trainer::Impl::finish(HostHold<InFlight> flight) {
         is_summed ? flight->sums[static_cast<std::size_t>(summed - std::begin(kSummed))]
                   : flight->results[result_at(i)]);
   };
+  const std::vector<float>& sums = flight->sums;
   StepResult& result = flight->result;
   result.balance_loss = value(kBalanceLoss) / static_cast<double>(flight->micro_batches);
   const double divisor = config.contrastive ? flight->weight : 1;  // others have weights in the sum
@@ -287,7 +321,8 @@ std::optional<StepResult> Trainer::Impl::finish(HostHold<InFlight> flight) {
   if (config.supervised.has_terms()) result.nll = value(kNllSum);
   if (config.preference) {
     const PreferenceSums of_pairs =
-        sums_of(std::span(flight->results).subspan(result_at(kResults)));
+        sums_of(sums.empty() ? std::span<const float>(flight->results).subspan(result_at(kResults))
+                             : std::span(sums).subspan(std::size(kSummed)));
     const PreferenceKind kind = config.preference->formula.kind;
     result.loss += loss_of(of_pairs, kind, result.nll_rows);
     result.preference = scores_of(of_pairs, kind, result.nll_rows);
@@ -353,7 +388,9 @@ std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batche
 
   const MicroBatchRange own = impl.own_range(micro_batches.size());
   if (impl.exchange) impl.broken_step = result.step;
-  Fence gradients = impl.enqueue_gradients(micro_batches, own, *flight);
+  Fence begin = impl.begin_gradients(micro_batches, own, *flight);
+  impl.exchange_kl();
+  Fence gradients = impl.enqueue_gradients(micro_batches, own, *flight, std::move(begin));
   impl.broken_step = result.step;
   if (impl.exchange) {
     impl.begin_exchange(micro_batches, own, std::move(gradients));
@@ -366,7 +403,10 @@ std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batche
   return impl.finish(std::exchange(impl.in_flight, std::move(flight)));
 }
 
-void Trainer::prepare(const WantedRows& wanted) { impl_->recorded->prepare(wanted); }
+void Trainer::prepare(const WantedRows& wanted) {
+  impl_->recorded->prepare(wanted);
+  if (impl_->kl_steps) impl_->kl_steps->prepare(wanted);  // as many rows with other answers
+}
 
 double Trainer::roofline_seconds(const WantedRows& wanted, const RooflinePeaks& peaks) {
   return impl_->recorded->prepare(wanted).batch().roofline_seconds(peaks) +
@@ -388,7 +428,8 @@ double Trainer::gradient_seconds(const PackedRows& micro_batch) {
   double seconds = 0;
   for (int turn = 0; turn < 2; ++turn) {  // the first one records the step and builds kernels
     const auto begin = std::chrono::steady_clock::now();
-    impl.enqueue_gradients({&micro_batch, 1}, {0, 1}, *flight).wait();
+    Fence before = impl.begin_gradients({&micro_batch, 1}, {0, 1}, *flight);
+    impl.enqueue_gradients({&micro_batch, 1}, {0, 1}, *flight, std::move(before)).wait();
     seconds = seconds_since(begin);
   }
   flight.mark_idle();

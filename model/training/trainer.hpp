@@ -41,7 +41,7 @@ struct TrainerConfig {
   // as negatives, and "labelled tokens" are anchors. nullopt: the loss of the next token.
   std::optional<ContrastiveLoss> contrastive = {};
   // Micro-batches are then packed answers (pack_answers()), and "labelled tokens" are pairs, or
-  // answers of KTO, whose KL term is computed for each micro-batch.
+  // answers of KTO, whose KL term is that of all micro-batches of a step.
   std::optional<PreferenceLoss> preference = {};
   SupervisedLoss supervised = {};  // REQUIRES: the default one with either of the losses above
   // Whether StepResult::noise_scale is estimated, which takes a pass over the gradients in each
@@ -91,7 +91,8 @@ class Trainer {
   // step may be retried. A later Error leaves them undefined, and every further step() fails with
   // invalid_argument until restore().
   // With ranks, every rank passes the micro-batches of all of them, and computes its share: the
-  // result is that of one rank which computes all. A failed step cannot be retried.
+  // result is that of one rank which computes all. A failed step cannot be retried. With the loss
+  // kto, step() then waits for the KL terms of all ranks.
   // Errors: out_of_memory, build_failed, device, device_lost, cancelled (Communicator). Errors of
   // the previous step, which is then over: invalid_file, naming the weight, if a weight of the
   // model is not finite; else diverged if its loss or gradient norm is not finite. The adapter and

@@ -96,7 +96,7 @@ class Run {
   void compute_reference() {
     if (!preferences_ || !preferences_->has_reference()) return;
     prepare_largest();
-    if (!stopped_) preferences_->compute_reference([this] { return check_stop(); });
+    if (!check_stop()) preferences_->compute_reference([this] { return check_stop(); });
   }
 
   void resume(const std::filesystem::path& folder) {
@@ -196,7 +196,8 @@ class Run {
 
   void save_average() {
     if (config_.average_decay == 0 || !ranks_.is_first()) return;
-    const Adapter averaged(adapter_.context(), adapter_.modules(), adapter_.config());
+    const Adapter averaged(adapter_.context(), adapter_.modules(), adapter_.config(),
+                           adapter_.saved_tensors());
     const std::vector<float> values = trainer_.average();
     adapter_.context().write(averaged.parameters(), std::as_bytes(std::span(values)));
     save_adapter(averaged, config_.adapter_out / "ema");

@@ -8,8 +8,8 @@
 #include "clora/ops/attention/rope_append.hpp"
 #include "clora/ops/rowwise/columns.hpp"
 #include "clora/ops/rowwise/embedding.hpp"
-#include "clora/ops/rowwise/rms_norm.hpp"
 #include "clora/ops/rowwise/swiglu.hpp"
+#include "model/transformer/shared_attention.hpp"
 
 namespace clora {
 
@@ -20,7 +20,9 @@ AttentionLayer::AttentionLayer(Recording& recording, const AttentionWeights& wei
       qkv_linears_(recording, weights.qkv,
                    {(spec_.output_gate ? 2 : 1) * spec_.heads * spec_.head_dim,
                     spec_.kv_heads * spec_.head_dim, spec_.kv_heads * spec_.head_dim}),
-      o_linear_(recording.adapted(weights.o)) {}
+      o_linear_(recording.adapted(weights.o)),
+      q_norm_(recording.adapted(weights.q_norm)),
+      k_norm_(recording.adapted(weights.k_norm)) {}
 
 std::vector<Shape> AttentionLayer::cache_shapes(const AttentionLayerSpec& spec,
                                                 std::int64_t positions) {
@@ -29,7 +31,8 @@ std::vector<Shape> AttentionLayer::cache_shapes(const AttentionLayerSpec& spec,
 }
 
 bool AttentionLayer::has_adapter() const {
-  return qkv_linears_.has_adapter() || !o_linear_.lora.empty();
+  return qkv_linears_.has_adapter() || !o_linear_.lora.empty() || q_norm_.is_trained() ||
+         k_norm_.is_trained();
 }
 
 Tensor AttentionLayer::heads(const Tensor& x, std::int64_t count) const {
@@ -40,19 +43,19 @@ Tensor AttentionLayer::flat(const Tensor& x) const {
   return x.reshape({recording_.rows(), x.elements() / recording_.rows()});
 }
 
-// Normalises each head of x; no-op if w is empty (the model has no head norms).
-Tensor AttentionLayer::head_norm(const Tensor& x, const Tensor& w, std::string_view name) {
-  if (w.empty()) return x;
+// Normalises each head of x; no-op if the model has no head norms.
+Tensor AttentionLayer::head_norm(const Tensor& x, const AdaptedNorm& norm, std::string_view name) {
+  if (norm.empty()) return x;
   const Tensor each_head = x.reshape({x.elements() / spec_.head_dim, spec_.head_dim});
-  return recording_.rms_norm(each_head, w, name).reshape(x.shape());
+  return recording_.norm(each_head, norm.weights, name).reshape(x.shape());
 }
 
-void AttentionLayer::head_norm_backward(const Tensor& d, const Tensor& x, const Tensor& w) {
-  if (w.empty()) return;
+void AttentionLayer::head_norm_backward(const Tensor& d, const Tensor& x, const AdaptedNorm& norm) {
+  if (norm.empty()) return;
   const Shape each_head{x.elements() / spec_.head_dim, spec_.head_dim};
   const Tensor rows = d.reshape(each_head);
-  record_rms_norm_backward(recording_.batch(), rows, rows, x.reshape(each_head), w, {},
-                           recording_.epsilon());
+  record_norm_backward(recording_.batch(), rows, rows, x.reshape(each_head), norm, {},
+                       recording_.epsilon());
 }
 
 // No-op without rope.
@@ -69,8 +72,8 @@ void AttentionLayer::rotate_for_attention() {
   if (!spec_.rope) return;
   const Tensor q = q_, k = k_;
   if (recording_.trains() && qkv_linears_.reads_outputs()) {
-    if (weights_.q_norm.empty()) q_ = recording_.like(q, "q rotated");
-    if (weights_.k_norm.empty()) k_ = recording_.like(k, "k rotated");
+    if (q_norm_.empty()) q_ = recording_.like(q, "q rotated");
+    if (k_norm_.empty()) k_ = recording_.like(k, "k rotated");
   }
   record_rope_of_two(recording_.batch(), {q_, q}, {k_, k, recording_.key_rope_table(*spec_.rope)},
                      recording_.row_inputs().positions, recording_.rope_table(*spec_.rope),
@@ -81,6 +84,11 @@ void AttentionLayer::rotate_for_attention() {
 void AttentionLayer::attention_backward(const AttentionGradients& d, const Tensor& dy) {
   Batch& batch = recording_.batch();
   const AttentionInputs in = inputs(k_, v_, recording_.key_ranges(spec_));
+  const SharedRows& shared = recording_.row_inputs().shared;
+  if (!shared.empty()) {
+    record_shared_attention_backward(batch, d, dy, y_, log_sum_exp_, in, shared);
+    return rotate(d.dq, d.dk, RopeDirection::backward);
+  }
   if (!spec_.rope || spec_.rope->width != spec_.head_dim) {
     record_attention_backward(batch, d, dy, y_, log_sum_exp_, in);
     return rotate(d.dq, d.dk, RopeDirection::backward);
@@ -126,9 +134,11 @@ void AttentionLayer::rotate_and_attend() {
     return attend_to_cache(*cache);
   }
   rotate_for_attention();
-  log_sum_exp_ = recording_.temporary({recording_.rows(), spec_.heads}, "log_sum_exp");
-  record_attention(recording_.batch(), y_, log_sum_exp_,
-                   inputs(k_, v_, recording_.key_ranges(spec_)));
+  const AttentionInputs in = inputs(k_, v_, recording_.key_ranges(spec_));
+  const SharedRows& shared = recording_.row_inputs().shared;
+  log_sum_exp_ = recording_.temporary({in.first.elements(), spec_.heads}, "log_sum_exp");
+  if (shared.empty()) return record_attention(recording_.batch(), y_, log_sum_exp_, in);
+  record_shared_attention(recording_.batch(), y_, log_sum_exp_, in, shared);
 }
 
 void AttentionLayer::rotate_and_append(const CacheTensors& cache) {
@@ -260,8 +270,8 @@ void AttentionLayer::record_forward(const Tensor& y, const ProductInput& h,
   split_gate(qkv[0]);
   k_before_norm_ = heads(qkv[1], spec_.kv_heads);
   v_ = heads(qkv[2], spec_.kv_heads);
-  q_ = head_norm(q_before_norm_, weights_.q_norm, "q normed");
-  k_ = head_norm(k_before_norm_, weights_.k_norm, "k normed");
+  q_ = head_norm(q_before_norm_, q_norm_, "q normed");
+  k_ = head_norm(k_before_norm_, k_norm_, "k normed");
   rotate_and_attend();
   gate_output();
   record_linear(recording_, o_linear_, y, flat(gated_), residual);
@@ -283,8 +293,8 @@ std::vector<PendingGradient> AttentionLayer::record_backward(const Tensor& dh, c
   const AttentionGradients d{recording_.like(q_, "dq"), recording_.like(k_, "dk"),
                              recording_.like(v_, "dv")};
   attention_backward(d, dattention);
-  head_norm_backward(d.dq, q_before_norm_, weights_.q_norm);
-  head_norm_backward(d.dk, k_before_norm_, weights_.k_norm);
+  head_norm_backward(d.dq, q_before_norm_, q_norm_);
+  head_norm_backward(d.dk, k_before_norm_, k_norm_);
   const Tensor dq = join_gate(d.dq, dgate);
   if (qkv_linears_.reads_outputs()) {
     const Tensor q = join_gate(q_before_norm_, gate_);

@@ -5,7 +5,9 @@
 //   f(h) = o(attention(q, k, v)), or o(attention(q, k, v) * sigmoid(gate)) with q's layer giving
 //   the gate as well
 //
-// With a cache, the rows' keys and values are stored in it, and read from it (CachePlaces).
+// With a cache, the rows' keys and values are stored in it, and read from it (CachePlaces). If
+// documents have rows in common (RowInputs::shared), only the attention itself reads and writes a
+// row once for each of them (model/transformer/shared_attention.hpp).
 #pragma once
 
 #include "clora/ops/attention/attention.hpp"
@@ -32,8 +34,8 @@ class AttentionLayer final : public SubLayer {
  private:
   Tensor heads(const Tensor& x, std::int64_t count) const;
   Tensor flat(const Tensor& x) const;
-  Tensor head_norm(const Tensor& x, const Tensor& w, std::string_view name);
-  void head_norm_backward(const Tensor& d, const Tensor& x, const Tensor& w);
+  Tensor head_norm(const Tensor& x, const AdaptedNorm& norm, std::string_view name);
+  void head_norm_backward(const Tensor& d, const Tensor& x, const AdaptedNorm& norm);
   void rotate(const Tensor& queries, const Tensor& keys, RopeDirection direction);
   void rotate_for_attention();
   void attention_backward(const AttentionGradients& d, const Tensor& dy);
@@ -59,12 +61,13 @@ class AttentionLayer final : public SubLayer {
   const AttentionLayerSpec& spec_;
   JoinedLinears qkv_linears_;
   AdaptedLinear o_linear_;
+  AdaptedNorm q_norm_, k_norm_;
   // Of the forward.
   Tensor q_before_norm_, k_before_norm_;  // [T, H, E], [T, G, E]
   Tensor q_, k_, v_;                      // as attention reads them
   Tensor y_;                              // [T, H, E]: attention's output
   Tensor gate_, gated_;                   // [T, H, E]: that of the output, and the output with it
-  Tensor log_sum_exp_;                    // [T, H], without a cache
+  Tensor log_sum_exp_;                    // [T, H], or of rows of attention; without a cache
 };
 
 }  // namespace clora

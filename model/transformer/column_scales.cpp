@@ -4,18 +4,25 @@
 #include <vector>
 
 #include "clora/ops/lora_linear/dora.hpp"
+#include "lora/end_modules.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {
 
-void refuse_experts(const Adapter& adapter) {
+bool has_columns(const std::string& path) {
+  return path.find(".experts.") == std::string::npos && path != kEmbeddingsPath &&
+         path != kHeadPath;
+}
+
+void refuse_others(const Adapter& adapter) {
   for (const AdapterModule& module : adapter.modules()) {
-    if (module.site.path.find(".experts.") == std::string::npos) continue;
+    if (has_columns(module.site.path)) continue;
     fail(ErrorCode::unsupported,
-         "adapter: DoRA is not supported for experts, such as {}; leave them out of the target "
-         "modules, or merge the adapter into its base model with clora fuse",
+         "adapter: DoRA is not supported for experts, token embeddings and heads, such as {}; "
+         "leave them out of the target modules, or merge the adapter into its base model with "
+         "clora fuse",
          module.site.path);
   }
 }
@@ -24,7 +31,7 @@ void refuse_experts(const Adapter& adapter) {
 
 ColumnScales::ColumnScales(LanguageModel& model, const Adapter* adapter) : batch_(model.context()) {
   if (adapter == nullptr || !adapter->config().use_dora) return;
-  refuse_experts(*adapter);
+  refuse_others(*adapter);
   record(model, *adapter);
   update();
 }

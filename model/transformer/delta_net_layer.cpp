@@ -2,7 +2,6 @@
 
 #include <array>
 
-#include "clora/ops/rowwise/rms_norm.hpp"
 #include "clora/ops/rowwise/swiglu.hpp"
 
 namespace clora {
@@ -24,14 +23,15 @@ DeltaNetLayer::DeltaNetLayer(Recording& recording, const DeltaNetWeights& weight
       conv_{.kind = ShortConvKind::silu, .taps = weights.taps},
       in_linears_(recording, weights.in,
                   {heads_.width(), heads_.values(), heads_.value_heads, heads_.value_heads}),
-      out_linear_(recording.adapted(weights.out)) {}
+      out_linear_(recording.adapted(weights.out)),
+      norm_(recording.adapted(weights.norm)) {}
 
 std::vector<Shape> DeltaNetLayer::cache_shapes(const DeltaNetLayerSpec& spec) {
   return {{spec.taps.taps - 1, spec.taps.width}, {spec.value_heads, spec.key_dim, spec.value_dim}};
 }
 
 bool DeltaNetLayer::has_adapter() const {
-  return in_linears_.has_adapter() || !out_linear_.lora.empty();
+  return in_linears_.has_adapter() || !out_linear_.lora.empty() || norm_.is_trained();
 }
 
 Tensor DeltaNetLayer::each_head(const Tensor& x) const {
@@ -70,8 +70,8 @@ void DeltaNetLayer::record_forward(const Tensor& y, const ProductInput& h, const
   b_ = inputs[2];
   a_ = inputs[3];
   record_states();
-  normed_ = recording_.rms_norm(each_head(output_), weights_.norm, "delta rule normed")
-                .reshape(z_.shape());
+  normed_ =
+      recording_.norm(each_head(output_), norm_.weights, "delta rule normed").reshape(z_.shape());
   gated_ = recording_.like(z_, "gated delta rule");
   record_swiglu(recording_.batch(), gated_, z_, normed_);
   record_linear(recording_, out_linear_, y, gated_, residual);
@@ -82,8 +82,7 @@ void DeltaNetLayer::record_gate_backward(const Tensor& dz, const Tensor& doutput
   Batch& batch = recording_.batch();
   record_swiglu_backward(batch, dz, doutput, dgated, z_, normed_);
   const Tensor d = each_head(doutput);
-  record_rms_norm_backward(batch, d, d, each_head(output_), weights_.norm, {},
-                           recording_.epsilon());
+  record_norm_backward(batch, d, d, each_head(output_), norm_, {}, recording_.epsilon());
 }
 
 std::vector<PendingGradient> DeltaNetLayer::record_backward(const Tensor& dh, const Tensor& dy) {

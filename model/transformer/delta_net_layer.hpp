@@ -38,6 +38,7 @@ class DeltaNetLayer final : public SubLayer {
   ShortConv conv_;
   JoinedLinears in_linears_;
   AdaptedLinear out_linear_;
+  AdaptedNorm norm_;
   // Of the forward.
   Tensor qkv_, conved_;     // [T, heads_.width()], before and after the convolution
   Tensor z_, b_, a_;        // [T, values], [T, value heads] twice

@@ -7,6 +7,7 @@
 
 #include "clora/ops/gemm/gemm.hpp"
 #include "clora/runtime/files/json.hpp"
+#include "lora/saved_tensors.hpp"
 
 namespace clora {
 namespace {
@@ -78,6 +79,13 @@ std::string listed(const std::vector<AdapterModule>& modules, F part_of) {
   return fmt::format("{}", fmt::join(parts, ","));
 }
 
+std::string listed_modules(const std::vector<SavedTensor>& tensors) {
+  std::string names;
+  for (const SavedTensor& tensor : tensors) names += tensor.name + ' ';
+  return fmt::format("{} ({})", fmt::join(saved_module_names(tensors), ","),
+                     digest_of(names).text());
+}
+
 Digest digest_of_modules(const std::vector<AdapterModule>& modules) {
   std::string text;
   for (const AdapterModule& module : modules) {
@@ -131,6 +139,9 @@ Fingerprint fingerprint_of(const Adapter& adapter) {
       {"trainable parameters", fmt::format("{}", adapter.trainable_parameters())}};
   // Checkpoints without magnitudes do not have it.
   if (config.use_dora) fingerprint.push_back({"magnitudes (DoRA)", "yes"});
+  if (!adapter.saved_tensors().empty()) {
+    fingerprint.push_back({"modules trained in full", listed_modules(adapter.saved_tensors())});
+  }
   return fingerprint;
 }
 

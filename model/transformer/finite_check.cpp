@@ -73,6 +73,12 @@ std::optional<std::string> adapter_not_finite(const Adapter& adapter,
       return fmt::format("lora_magnitude_vector of {} {}", module.site.path, holds(*found));
     }
   }
+  for (const SavedTensor& tensor : adapter.saved_tensors()) {
+    const auto elements = static_cast<std::size_t>(tensor.shape.elements());
+    if (const auto found = first_in(parameters.subspan(tensor.offset, elements))) {
+      return fmt::format("full tensor {} {}", tensor.name, holds(*found));
+    }
+  }
   return "the padding between the adapter's matrices is not finite";
 }
 

@@ -161,8 +161,8 @@ DecodeLayer decode_layer(Recording& recording, const BlockWeights& block) {
           .q_bias = qkv.bias[0],
           .k_bias = qkv.bias[1],
           .v_bias = qkv.bias[2],
-          .q_norm = attention.q_norm,
-          .k_norm = attention.k_norm,
+          .q_norm = attention.q_norm.w,
+          .k_norm = attention.k_norm.w,
           .attention_post_norm = block[0].post_norm.w,
           .feed_forward_post_norm = block[1].post_norm.w,
           .loras = {qkv.lora[0], qkv.lora[1], qkv.lora[2], recording.adapted(attention.o).lora,
@@ -173,6 +173,9 @@ DecodeLayer decode_layer(Recording& recording, const BlockWeights& block) {
 
 std::variant<DecodeLayers, std::string> decode_layers_of(Recording& recording) {
   const std::vector<BlockWeights>& blocks = recording.model().blocks();
+  if (recording.adapter() != nullptr && !recording.adapter()->saved_tensors().empty()) {
+    return "the adapter has modules trained in full";
+  }
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const char* why = refusal_of(recording, blocks[i]);
     if (why == nullptr) why = refusal_of(blocks[i], blocks.front());

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "clora/model/transformer/adapter_sites.hpp"
+#include "lora/end_modules.hpp"
 #include "model/transformer/layer_loader.hpp"
 #include "model/transformer/rope_table.hpp"
 #include "runtime/fail.hpp"
@@ -64,8 +66,15 @@ std::vector<AdapterSite> sites_of(const ModelConfig& config, std::int64_t begin,
 // "q_proj" of "self_attn.q_proj"
 std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
 
-// The last name parts of all linear layers, each once, in the order of computation.
-std::vector<std::string> linear_names(const ModelConfig& config) {
+// Whether the token embeddings can be adapted: the gradient does not pass a norm after them.
+bool can_adapt_embeddings(const ModelConfig& config) {
+  return config.has_head && !config.embedding.norm.exists() &&
+         is_embedding(config.embedding.words.hugging_face);
+}
+
+// The last name parts of all linear layers of blocks, each once, in the order of computation, and
+// of the modules outside of them.
+std::vector<std::string> module_names(const ModelConfig& config) {
   std::vector<std::string> names;
   for (const BlockSpec& block : config.blocks) {
     for (const SubLayerSpec& layer : block) {
@@ -75,15 +84,30 @@ std::vector<std::string> linear_names(const ModelConfig& config) {
       }
     }
   }
+  if (can_adapt_embeddings(config)) names.push_back(last_part(std::string(kEmbeddingsPath)));
+  if (config.has_head) names.emplace_back(kHeadPath);
   return names;
 }
 
+// `sites` of blocks, after the embeddings and before the head where these are wanted.
+template <class Wants>
+std::vector<AdapterSite> with_ends(const ModelConfig& config, std::vector<AdapterSite> sites,
+                                   Wants wants) {
+  const std::int64_t V = config.vocabulary, D = config.hidden_size;
+  const std::string embeddings(kEmbeddingsPath), head(kHeadPath);
+  if (can_adapt_embeddings(config) && wants(embeddings)) {
+    sites.insert(sites.begin(), {embeddings, V, D});
+  }
+  if (config.has_head && wants(head)) sites.push_back({head, D, V});
+  return sites;
+}
+
 void require_known(const ModelConfig& config, const std::vector<std::string>& target_modules) {
-  const std::vector<std::string> names = linear_names(config);
+  const std::vector<std::string> names = module_names(config);
   for (const std::string& target : target_modules) {
     require(target == "all-linear" || std::ranges::find(names, target) != names.end(),
             "target modules: '{}' is not a linear layer of this model; choose from {}, or "
-            "all-linear for all of them",
+            "all-linear for all linear layers of its blocks",
             target, fmt::join(names, ", "));
   }
 }
@@ -200,8 +224,15 @@ std::vector<AdapterSite> select_sites(const ModelConfig& config,
   require(last_layers >= 0 && last_layers <= config.layers,
           "layers: the model has {} blocks, got {}", config.layers, last_layers);
   const std::int64_t begin = last_layers == 0 ? 0 : config.layers - last_layers;
-  return sites_of(config, begin,
-                  [&](const LinearSpec& linear) { return is_wanted(linear, target_modules); });
+  auto sites = sites_of(
+      config, begin, [&](const LinearSpec& linear) { return is_wanted(linear, target_modules); });
+  return with_ends(config, std::move(sites), [&](const std::string& path) {
+    return std::ranges::find(target_modules, last_part(path)) != target_modules.end();
+  });
+}
+
+std::vector<AdapterSite> all_adapter_sites(const ModelConfig& config) {
+  return with_ends(config, adapter_sites(config), [](const std::string&) { return true; });
 }
 
 }  // namespace clora

@@ -86,13 +86,13 @@ class LanguageModel {
   std::int64_t longest_context_;  // for which its ropes are right
 };
 
-// Returns the linear layers that an adapter can attach to, in the order of computation: all of the
-// blocks' (BlockSpec).
+// Returns all linear layers of the blocks (BlockSpec), in the order of computation.
+// all_adapter_sites() (model/transformer/adapter_sites.hpp) also has the embeddings and the head.
 std::vector<AdapterSite> adapter_sites(const ModelConfig& config);
 
 // Returns those of the last `last_layers` blocks (0: all) whose last name part is in target_modules
-// ("all-linear": every one but routers). Errors: invalid_argument, with the valid names, for a name
-// that is not a linear layer.
+// ("all-linear": every one but routers), and "embed_tokens" and "lm_head" if they are in it.
+// Errors: invalid_argument, with the valid names, for one that the model does not have.
 std::vector<AdapterSite> select_sites(const ModelConfig& config,
                                       const std::vector<std::string>& target_modules,
                                       std::int64_t last_layers);

@@ -76,8 +76,11 @@ BlockWeights LayerLoader::block(std::size_t layer) {
 NormWeights LayerLoader::norm(const NormSpec& spec, float scale) {
   if (!spec.exists()) return {};
   const std::string name = prefix_ + spec.names.hugging_face;
-  return {tensors_.vector(name + ".weight", spec.width, scale),
-          spec.has_bias ? tensors_.vector(name + ".bias", spec.width, scale) : Tensor()};
+  return {.path = name,
+          .w = tensors_.vector(name + ".weight", spec.width, scale),
+          .bias = spec.has_bias ? tensors_.vector(name + ".bias", spec.width, scale) : Tensor(),
+          .offset = spec.plus_one ? 1.0F : 0.0F,
+          .scale = scale};
 }
 
 NormWeights LayerLoader::norm(const std::optional<NormSpec>& spec) {
@@ -103,8 +106,8 @@ AttentionWeights LayerLoader::load(const AttentionLayerSpec& spec) {
   AttentionWeights weights{.spec = at_length(spec, options_.context_length),
                            .qkv = linears(spec.qkv, {&spec.q, &spec.k, &spec.v}),
                            .o = linear(spec.o),
-                           .q_norm = norm(spec.q_norm).w,
-                           .k_norm = norm(spec.k_norm).w,
+                           .q_norm = norm(spec.q_norm),
+                           .k_norm = norm(spec.k_norm),
                            .cache_index = caches_++};
   return weights;
 }
@@ -134,7 +137,7 @@ DeltaNetWeights LayerLoader::load(const DeltaNetLayerSpec& spec) {
           .taps = taps(spec.taps),
           .rate = parameter(spec.rate),
           .dt_bias = parameter(spec.dt_bias),
-          .norm = norm(spec.norm).w,
+          .norm = norm(spec.norm),
           .out = linear(spec.out),
           .cache_index = caches_++};
 }

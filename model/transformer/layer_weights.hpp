@@ -11,6 +11,16 @@
 
 namespace clora {
 
+// Of rms_norm, or with a bias of layer_norm; or of none.
+struct NormWeights {
+  std::string path = {};     // as adapters name it: "model.layers.3.input_layernorm"
+  Tensor w = {}, bias = {};  // [D] each
+  // w = scale (Hugging Face's w + offset), bias = scale times theirs.
+  float offset = 0, scale = 1;
+  bool empty() const { return w.empty(); }
+  bool is_rms_norm() const { return !w.empty() && bias.empty(); }
+};
+
 struct LinearLayer {
   std::string path;          // as adapters name it: "model.layers.3.self_attn.q_proj"
   std::uint32_t number = 0;  // among all linear layers of the model, in the order of computation
@@ -21,7 +31,7 @@ struct AttentionWeights {
   AttentionLayerSpec spec;
   std::vector<LinearLayer> qkv;  // q, k and v, or one layer of all three
   LinearLayer o;
-  Tensor q_norm, k_norm;        // [E], or empty
+  NormWeights q_norm, k_norm;   // of each head [E], or empty
   std::size_t cache_index = 0;  // of its keys and values, among the caches of the model
 };
 
@@ -43,7 +53,7 @@ struct DeltaNetWeights {
   std::vector<LinearLayer> in;  // qkv, z, b and a
   Tensor taps;                  // as in ShortConv
   Tensor rate, dt_bias;         // [value heads]
-  Tensor norm;                  // [value dim]
+  NormWeights norm;             // [value dim]
   LinearLayer out;
   std::size_t cache_index = 0;
 };
@@ -63,13 +73,6 @@ struct ExpertsWeights {
 struct MlpWeights {
   MlpLayerSpec spec;
   LinearLayer up, down;
-};
-
-// Of rms_norm, or with a bias of layer_norm; or of none.
-struct NormWeights {
-  Tensor w = {}, bias = {};  // [D] each
-  bool empty() const { return w.empty(); }
-  bool is_rms_norm() const { return !w.empty() && bias.empty(); }
 };
 
 struct SubLayerWeights {

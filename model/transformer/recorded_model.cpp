@@ -2,27 +2,34 @@
 
 #include <algorithm>
 
-#include "clora/ops/gemm/gemm.hpp"
+#include "clora/ops/lora_linear/lora_embedding.hpp"
 #include "clora/ops/rowwise/add.hpp"
 #include "clora/ops/rowwise/embedding.hpp"
 #include "clora/ops/rowwise/embedding_noise.hpp"
 #include "clora/ops/rowwise/soft_cap.hpp"
+#include "lora/end_modules.hpp"
+#include "model/transformer/adapted_ends.hpp"
 #include "model/transformer/norm.hpp"
 #include "ops/activations.hpp"
 
 namespace clora {
 
 RecordedModel::RecordedModel(Recording& recording, const ModelInputs& inputs)
-    : recording_(recording) {
+    : recording_(recording),
+      embedding_norm_(recording.adapted(recording.model().embedding_norm())),
+      final_norm_(recording.adapted(recording.model().final_norm())) {
   const LanguageModel& model = recording.model();
   Batch& batch = recording.batch();
-  const Tensor x = rows_of_stream(recording.rows(), "embeddings");
-  record_embedding(batch, x, inputs.ids, model.embeddings(),
-                   static_cast<float>(model.config().embedding_scale));
+  Tensor x = rows_of_stream(recording.rows(), "embeddings");
+  record_embedding(batch, x, inputs.ids, embeddings_of(model, recording.adapter()),
+                   embedding_scale());
+  add_adapter_of_embeddings(x, inputs.ids);
   if (!recording.embedding_noise().empty()) {
     record_embedding_noise(batch, x, recording.embedding_noise(), recording.seed_and_step());
   }
-  add_positions(x);
+  if (recording.trains()) dembeddings_ = embeddings_gradient_of(recording.adapter());
+  if (!dembeddings_.empty()) adapted_ids_ = inputs.ids;
+  x = with_positions(x);
   const bool fused = inputs.fused_blocks && inputs.fused_blocks(x);
   selected_rows_ = fused ? x : record_blocks(x);
   if (!inputs.selected.empty()) {
@@ -31,13 +38,24 @@ RecordedModel::RecordedModel(Recording& recording, const ModelInputs& inputs)
     record_embedding(batch, selected_rows_, inputs.selected, all);  // gathers rows
   }
   output_ = selected_rows_;
-  if (model.final_norm().empty()) return;
+  if (final_norm_.empty()) return;
   output_ = batch.temporary(selected_rows_.shape(), inputs.output_type, "final norm");
-  record_norm(batch, output_, selected_rows_, model.final_norm(), recording.epsilon());
+  record_norm(batch, output_, selected_rows_, final_norm_.weights, recording.epsilon());
 }
 
-// What an encoder adds to its embeddings.
-void RecordedModel::add_positions(const Tensor& x) {
+float RecordedModel::embedding_scale() const {
+  return static_cast<float>(recording_.model().config().embedding_scale);
+}
+
+void RecordedModel::add_adapter_of_embeddings(const Tensor& x, const Tensor& ids) {
+  const LoraWeights lora = embedding_adapter_of(recording_.adapter());
+  if (lora.empty()) return;
+  adapted_ids_ = ids;
+  embedding_s_ = recording_.temporary({recording_.rows(), lora.rank()}, "s of embeddings");
+  record_lora_embedding(recording_.batch(), x, embedding_s_, ids, lora, embedding_scale());
+}
+
+Tensor RecordedModel::with_positions(const Tensor& x) {
   const LanguageModel& model = recording_.model();
   Batch& batch = recording_.batch();
   if (!model.position_embeddings().empty()) {
@@ -46,13 +64,23 @@ void RecordedModel::add_positions(const Tensor& x) {
                      model.position_embeddings());
     record_add(batch, x, x, positions, 1);
   }
-  if (model.embedding_norm().empty()) return;
-  record_norm(batch, x, x, model.embedding_norm(), recording_.epsilon());
+  if (embedding_norm_.empty()) return x;
+  Tensor y = x;
+  if (embedding_norm_.is_trained()) {
+    embedded_ = x;
+    y = rows_of_stream(recording_.rows(), "normed embeddings");
+  }
+  record_norm(batch, y, x, embedding_norm_.weights, recording_.epsilon());
+  return y;
 }
 
 void RecordedModel::record_logits(const Tensor& logits) const {
   const LanguageModel& model = recording_.model();
-  record_gemm(recording_.batch(), logits, output_, model.head());
+  const LoraWeights lora = head_adapter_of(recording_.adapter()).lora;
+  Tensor s;
+  if (!lora.empty()) s = recording_.temporary({output_.shape()[0], lora.rank()}, "s of the head");
+  record_lora_linear(recording_.batch(), logits, s, output_,
+                     {head_of(model, recording_.adapter()), {}}, lora);
   const auto cap = static_cast<float>(model.config().logit_soft_cap);
   if (cap != 0) record_soft_cap(recording_.batch(), logits, cap);
 }
@@ -70,8 +98,12 @@ bool RecordedModel::ResidualLayer::is_plain() const {
   return weights->post_norm.empty() && weights->sum_norm.empty() && weights->multiplier == 1;
 }
 
-bool RecordedModel::Block::has_adapter() const {
-  return std::ranges::any_of(layers, [](const auto& layer) { return layer.f->has_adapter(); });
+bool RecordedModel::ResidualLayer::is_trained() const {
+  return f->has_adapter() || norm.is_trained() || post_norm.is_trained() || sum_norm.is_trained();
+}
+
+bool RecordedModel::Block::is_trained() const {
+  return std::ranges::any_of(layers, &ResidualLayer::is_trained);
 }
 
 // What an activation-checkpointed block saves is overwritten when it is recomputed: a temporary
@@ -81,7 +113,9 @@ Tensor RecordedModel::record_blocks(Tensor x) {
     Block& block = blocks_.emplace_back();
     if (keeps_input(blocks_.size() - 1)) block.input = recording_.save_checkpoint(x);
     for (const SubLayerWeights& layer : weights) {
-      block.layers.push_back({&layer, make_sub_layer(recording_, layer)});
+      block.layers.push_back({&layer, make_sub_layer(recording_, layer),
+                              recording_.adapted(layer.norm), recording_.adapted(layer.post_norm),
+                              recording_.adapted(layer.sum_norm)});
     }
     block.gradients = recording_.take_adapted_gradients();
     x = record_block(block, x);
@@ -97,15 +131,14 @@ Tensor RecordedModel::record_block(Block& block, const Tensor& x) {
 }
 
 Tensor RecordedModel::record_layer(ResidualLayer& layer, const Tensor& x) {
-  const SubLayerWeights& weights = *layer.weights;
-  const ProductInput h = recording_.normed_input(x, weights.norm, "normed");
+  const ProductInput h = recording_.normed_input(x, layer.norm.weights, "normed");
   const Tensor y = recording_.like(x, "residual stream");
-  if (weights.sum_norm.empty()) {
+  if (layer.sum_norm.empty()) {
     record_sum(layer, y, x, h);
   } else {
     const Tensor sum = recording_.like(x, "sum");
     record_sum(layer, sum, x, h);
-    record_norm(recording_.batch(), y, sum, weights.sum_norm, recording_.epsilon());
+    record_norm(recording_.batch(), y, sum, layer.sum_norm.weights, recording_.epsilon());
     layer.sum = recording_.save(sum);
   }
   layer.x = recording_.save(x);
@@ -120,7 +153,7 @@ void RecordedModel::record_sum(ResidualLayer& layer, const Tensor& y, const Tens
   const Tensor output = recording_.activation(x.shape(), "sub-layer");
   layer.f->record_forward(output, h, {});
   layer.output = recording_.save(output);
-  const NormWeights& norm = weights.post_norm;
+  const NormWeights& norm = layer.post_norm.weights;
   if (norm.is_rms_norm()) {  // adds in its own launch
     return record_rms_norm(recording_.batch(), y, output, norm.w, recording_.epsilon(),
                            {x, weights.multiplier});
@@ -155,7 +188,7 @@ void RecordedModel::recompute_layers(Block& block) {
   for (ResidualLayer& layer : block.layers) {
     const bool is_last = &layer == &block.layers.back();
     if (is_last && layer.is_plain() &&
-        layer.f->record_recompute(recording_.norm(x, layer.weights->norm, "normed"))) {
+        layer.f->record_recompute(recording_.norm(x, layer.norm.weights, "normed"))) {
       layer.x = x;
       break;
     }
@@ -175,9 +208,9 @@ void RecordedModel::recompute(std::size_t block) {
 RecordedModel::StreamGradient RecordedModel::record_output_backward(const Tensor& doutput,
                                                                     const Tensor& place) {
   Batch& batch = recording_.batch();
-  const NormWeights& norm = recording_.model().final_norm();
-  if (!norm.empty()) {
-    record_norm_backward(batch, doutput, doutput, selected_rows_, norm, {}, recording_.epsilon());
+  if (!final_norm_.empty()) {
+    record_norm_backward(batch, doutput, doutput, selected_rows_, final_norm_, {},
+                         recording_.epsilon());
   }
   StreamGradient dx{doutput, {}};
   if (!place.empty()) {
@@ -202,7 +235,7 @@ Tensor RecordedModel::gradient_of_output(const ResidualLayer& layer, const Strea
   if (weights.post_norm.empty()) return scaled;
   const Tensor doutput = recording_.activation(dy.d.shape(), "d sub-layer");
   record_norm_backward(recording_.batch(), doutput, scaled,
-                       restored(layer.output, recording_.type()), weights.post_norm, {},
+                       restored(layer.output, recording_.type()), layer.post_norm, {},
                        recording_.epsilon());
   return doutput;
 }
@@ -210,25 +243,30 @@ Tensor RecordedModel::gradient_of_output(const ResidualLayer& layer, const Strea
 void RecordedModel::record_layer_backward(const ResidualLayer& layer, StreamGradient& dy,
                                           bool wants_dx) {
   Batch& batch = recording_.batch();
-  const NormWeights &norm = layer.weights->norm, &sum_norm = layer.weights->sum_norm;
-  if (!sum_norm.empty()) {
-    record_norm_backward(batch, dy.d, dy.d, restored(layer.sum, DType::f32), sum_norm, {},
+  const AdaptedNorm& norm = layer.norm;
+  if (!layer.sum_norm.empty()) {
+    record_norm_backward(batch, dy.d, dy.d, restored(layer.sum, DType::f32), layer.sum_norm, {},
                          recording_.epsilon());
     round_gradient(dy);
   }
-  const Tensor dh = wants_dx ? recording_.like(dy.d, "d normed") : Tensor();
+  const bool wants_dh = wants_dx || norm.is_trained();
+  const Tensor dh = wants_dh ? recording_.like(dy.d, "d normed") : Tensor();
   const auto pending = layer.f->record_backward(dh, gradient_of_output(layer, dy));
-  if (pending.empty() && !wants_dx) return;
+  if (pending.empty() && !wants_dh) return;
   const Tensor x = restored(layer.x, DType::f32);
   Tensor h;
-  if (wants_dx && norm.is_rms_norm()) {
+  if (wants_dx && norm.weights.is_rms_norm()) {
     if (!pending.empty()) h = recording_.activation(x.shape(), "normed recomputed");
+    record_norm_parameters_backward(batch, dh, x, norm, recording_.epsilon());
     begin_bf16(dy);
-    record_rms_norm_backward(batch, dy.d, dh, x, norm.w, dy.d, recording_.epsilon(),
+    record_rms_norm_backward(batch, dy.d, dh, x, norm.weights.w, dy.d, recording_.epsilon(),
                              {.dx_bf16 = dy.bf16, .y = h});
   } else {
-    if (!pending.empty()) h = recording_.norm(x, norm, "normed recomputed");
-    if (wants_dx) add_gradient_of_input(dy, dh, {x, norm});
+    if (!pending.empty()) h = recording_.norm(x, norm.weights, "normed recomputed");
+    if (wants_dx)
+      add_gradient_of_input(dy, dh, {x, norm});
+    else
+      record_norm_parameters_backward(batch, dh, x, norm, recording_.epsilon());
   }
   if (!pending.empty()) record_lora_linears_da(batch, h, pending, recording_.deferred());
 }
@@ -244,15 +282,15 @@ void RecordedModel::add_gradient_of_input(StreamGradient& dy, const Tensor& dh,
   round_gradient(dy);
 }
 
-// Until the lowest layer with an adapter, if the block is the lowest with one.
+// Until the lowest layer that is trained, if the block is the lowest with one.
 void RecordedModel::record_block_backward(Block& block, StreamGradient& dx, bool is_lowest) {
   auto lowest = block.layers.begin();
-  const auto has_adapter = [](const ResidualLayer& layer) { return layer.f->has_adapter(); };
-  if (is_lowest) lowest = std::ranges::find_if(block.layers, has_adapter);
+  if (is_lowest) lowest = std::ranges::find_if(block.layers, &ResidualLayer::is_trained);
   for (auto layer = block.layers.end(); layer != lowest;) {
     --layer;
     record_layer_backward(*layer, dx, !is_lowest || layer != lowest);
   }
+  recording_.deferred_magnitudes().flush(recording_.batch());
 }
 
 // A new copy each time: its memory is free between its last reader and the next one.
@@ -275,14 +313,32 @@ void RecordedModel::note_gradients(const Block& block) {
 
 void RecordedModel::record_backward(const Tensor& doutput, const Tensor& place) {
   StreamGradient dx = record_output_backward(doutput, place);
-  const auto lowest_block = std::ranges::find_if(blocks_, &Block::has_adapter);
+  const bool to_embeddings =
+      embedding_norm_.is_trained() || !embedding_s_.empty() || !dembeddings_.empty();
+  const auto lowest_block =
+      to_embeddings ? blocks_.begin() : std::ranges::find_if(blocks_, &Block::is_trained);
   for (auto block = blocks_.end(); block != lowest_block;) {
     --block;
     recompute(static_cast<std::size_t>(block - blocks_.begin()));
-    record_block_backward(*block, dx, block == lowest_block);
+    record_block_backward(*block, dx, !to_embeddings && block == lowest_block);
     note_gradients(*block);
   }
+  if (embedding_norm_.is_trained()) {
+    record_norm_parameters_backward(recording_.batch(), dx.d, embedded_, embedding_norm_,
+                                    recording_.epsilon());
+  }
+  if (!embedding_s_.empty()) record_embeddings_backward(dx.d);
+  if (!dembeddings_.empty()) {
+    record_table_gradient(recording_.batch(), dembeddings_, dx.d, adapted_ids_, embedding_scale());
+  }
   recording_.deferred().flush(recording_.batch());
+}
+
+void RecordedModel::record_embeddings_backward(const Tensor& dx) {
+  const Adapter& adapter = *recording_.adapter();
+  record_lora_embedding_backward(recording_.batch(), adapter.gradients(kEmbeddingsPath), dx,
+                                 {adapted_ids_, embedding_s_}, embedding_adapter_of(&adapter),
+                                 embedding_scale());
 }
 
 }  // namespace clora

@@ -48,22 +48,25 @@ class RecordedModel {
   struct ResidualLayer {
     const SubLayerWeights* weights;
     std::unique_ptr<SubLayer> f;
+    AdaptedNorm norm, post_norm, sum_norm;
     Tensor x = {};       // [T, D], the input
     Tensor output = {};  // [T, D], f's; empty unless a norm or a factor follows
     Tensor sum = {};     // [T, D], before sum_norm; or empty
 
     // Whether f alone writes the layer's output.
     bool is_plain() const;
+    // Whether it has parameters that are trained.
+    bool is_trained() const;
   };
   struct Block {
     std::vector<ResidualLayer> layers;
     Tensor input = {};  // [T, D], if it is kept or was recomputed
     GradientRange gradients = {};
-    bool has_adapter() const;
+    bool is_trained() const;
   };
   struct NormedInput {
     const Tensor& x;
-    const NormWeights& norm;
+    const AdaptedNorm& norm;
   };
   // The gradient of the residual stream.
   struct StreamGradient {
@@ -72,7 +75,11 @@ class RecordedModel {
     const Tensor& for_products() const { return bf16.empty() ? d : bf16; }
   };
 
-  void add_positions(const Tensor& x);
+  float embedding_scale() const;
+  void add_adapter_of_embeddings(const Tensor& x, const Tensor& ids);
+  void record_embeddings_backward(const Tensor& dx);
+  // What an encoder adds to its embeddings, and their norm.
+  Tensor with_positions(const Tensor& x);
   Tensor record_blocks(Tensor x);
   // Returns the block's output.
   Tensor record_block(Block& block, const Tensor& x);
@@ -105,9 +112,13 @@ class RecordedModel {
   Tensor restored(const Tensor& saved, DType type);
 
   Recording& recording_;
+  AdaptedNorm embedding_norm_, final_norm_;
+  Tensor embedded_;     // [T, D], before the norm of embeddings, if that is trained
+  Tensor dembeddings_;  // the gradient of embeddings that the pass trains in full, or empty
   std::vector<Block> blocks_;
   std::vector<GradientPart> gradient_parts_;
-  Tensor selected_rows_;  // [C, D], before the final norm
+  Tensor adapted_ids_, embedding_s_;  // [T] and [T, R], if the embeddings have an adapter
+  Tensor selected_rows_;              // [C, D], before the final norm
   Tensor output_;
 };
 

@@ -49,21 +49,36 @@ void write_answer_rows(const PackedRows& packed, std::span<std::int32_t> begin,
 
 }  // namespace
 
-std::int64_t RecordedRows::parts_of(RowsOf of) {
-  return of == RowsOf::documents ? kBegin : of == RowsOf::texts ? kReference : kParts;
+std::int64_t RecordedRows::parts_of(RowsOf of, std::int64_t attending) {
+  if (of == RowsOf::documents) return kBegin;
+  if (of == RowsOf::texts) return kReference;
+  return attending > 0 ? kParts : kSource;
 }
 
-RecordedRows::RecordedRows(Context& context, std::int64_t rows, std::int64_t labelled, RowsOf of)
-    : rows_(rows), labelled_(labelled), of_(of), parts_(parts_of(of)) {
+RecordedRows::RecordedRows(Context& context, std::int64_t rows, std::int64_t labelled, RowsOf of,
+                           std::int64_t attending)
+    : rows_(rows),
+      labelled_(labelled),
+      attending_(attending),
+      of_(of),
+      parts_(parts_of(of, attending)) {
+  require(attending == 0 || of == RowsOf::answers,
+          "recorded rows: only answers have rows of attention, got {}", attending);
   require(labelled >= 1 && labelled <= rows,
           "recorded rows: 1 to {} of {} rows can be labelled, got {}", rows, rows, labelled);
   const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
-  stride_ = round_up(std::max(rows, kSettingsCount), step);
+  stride_ = round_up(std::max({rows, attending, kSettingsCount}), step);
   buffer_ = context.allocate({parts_ * stride_}, DType::i32, MemoryTag::activations);
 }
 
 Tensor RecordedRows::part(Part part, std::int64_t elements, DType type) const {
   return buffer_.slice(static_cast<std::size_t>(part * stride_) * 4, {elements}, type);
+}
+
+SharedRows RecordedRows::shared() const {
+  if (attending_ == 0) return {};
+  return {part(kSource, attending_, DType::i32), part(kOwn, attending_, DType::i32),
+          part(kAt, rows_, DType::i32), part(kAgain, rows_, DType::i32)};
 }
 
 Fence RecordedRows::upload(Context& context, const PackedRows& packed, const Scalars& scalars,
@@ -74,8 +89,10 @@ Fence RecordedRows::upload(Context& context, const PackedRows& packed, const Sca
 
 Fence RecordedRows::upload(Context& context, const PackedRows& packed, const Scalars& scalars,
                            std::span<std::int32_t> staging) const {
-  require(packed.rows() == static_cast<std::size_t>(rows_),
-          "recorded rows: {} rows are required, got {}", rows_, packed.rows());
+  require(packed.rows() == static_cast<std::size_t>(rows_) &&
+              packed.attends.size() == static_cast<std::size_t>(attending_),
+          "recorded rows: {} rows and {} of attention are required, got {} and {}", rows_,
+          attending_, packed.rows(), packed.attends.size());
   std::ranges::fill(staging, 0);
   const auto at = [&](Part part) { return staging.begin() + part * stride_; };
   std::ranges::copy(packed.ids, at(kIds));
@@ -111,6 +128,7 @@ Fence RecordedRows::upload(Context& context, const PackedRows& packed, const Sca
                                 static_cast<std::size_t>(scalars.rows)));
   }
   if (of_ == RowsOf::answers) write_answers(packed, scalars, staging);
+  if (attending_ > 0) write_shared(packed, staging);
   if (of_ == RowsOf::texts) {
     const auto span_of = [&](Part part, std::int64_t size) {
       return staging.subspan(static_cast<std::size_t>(part * stride_),
@@ -120,6 +138,25 @@ Fence RecordedRows::upload(Context& context, const PackedRows& packed, const Sca
                 span_of(kText, rows_));
   }
   return context.write_async(buffer_, std::as_bytes(staging));
+}
+
+void RecordedRows::write_shared(const PackedRows& packed, std::span<std::int32_t> staging) const {
+  const auto at_part = [&](Part part) { return staging.begin() + part * stride_; };
+  const auto own = at_part(kOwn), at = at_part(kAt), again = at_part(kAgain);
+  std::ranges::copy(packed.attends, at_part(kSource));
+  std::fill_n(own, 3 * stride_, -1);  // also at and again, which follow
+  for (std::int32_t a = 0; a < static_cast<std::int32_t>(attending_); ++a) {
+    const std::int32_t row = packed.attends[static_cast<std::size_t>(a)];
+    if (row < 0) continue;
+    require(row < rows_ && again[row] < 0,
+            "recorded rows: row {} of {} is more than twice among those of attention", row, rows_);
+    if (at[row] < 0) {
+      at[row] = a;
+      own[a] = row;
+    } else {
+      again[row] = a;
+    }
+  }
 }
 
 void RecordedRows::write_noise(const PackedRows& packed, const Scalars& scalars,

@@ -22,6 +22,11 @@
 //   reference [C] f32, label [C] i32       of each answer
 //   answer_weights [2] f32                 weight of an answer or pair, and of a row of the loss of
 //                                          the next token beside it
+// If the documents of these have rows in common (PackedRows::attends), attention has A rows of its
+// own, and first and last are [A] i32:
+//   source [A] i32                         the row that each is, or -1
+//   own [A] i32                            the same, but -1 where an earlier one is the same row
+//   at, again [T] i32                      the first and the second of them that is the row, or -1
 #pragma once
 
 #include <cstdint>
@@ -37,18 +42,27 @@ namespace clora {
 
 enum class RowsOf { documents, texts, answers };
 
+// Tensors as above, or empty.
+struct SharedRows {
+  Tensor source, own, at, again;
+  bool empty() const { return source.empty(); }
+};
+
 class RecordedRows {
  public:
-  // REQUIRES: 1 <= labelled <= rows.
+  // attending: the rows of attention, if they are others; else 0. REQUIRES: 1 <= labelled <= rows;
+  // only answers have rows of attention.
   RecordedRows(Context& context, std::int64_t rows, std::int64_t labelled,
-               RowsOf of = RowsOf::documents);
+               RowsOf of = RowsOf::documents, std::int64_t attending = 0);
 
   std::int64_t rows() const noexcept { return rows_; }
   std::int64_t labelled_rows() const noexcept { return labelled_; }
+  std::int64_t attending_rows() const noexcept { return attending_; }  // 0: they are no others
+  SharedRows shared() const;
   Tensor ids() const { return part(kIds, rows_, DType::i32); }
   Tensor positions() const { return part(kPositions, rows_, DType::i32); }
-  Tensor first() const { return part(kFirst, rows_, DType::i32); }
-  Tensor last() const { return part(kLast, rows_, DType::i32); }
+  Tensor first() const { return part(kFirst, attention_rows(), DType::i32); }
+  Tensor last() const { return part(kLast, attention_rows(), DType::i32); }
   Tensor labelled() const { return part(kLabelled, labelled_, DType::i32); }
   Tensor targets() const { return part(kTargets, labelled_, DType::i32); }
   Tensor place() const { return part(kPlace, rows_, DType::i32); }
@@ -111,17 +125,24 @@ class RecordedRows {
     kReference,  // from here on of answers only
     kLabel,
     kAnswerWeights,
+    kSource,  // from here on of shared rows only
+    kOwn,
+    kAt,
+    kAgain,
     kParts
   };
-  static std::int64_t parts_of(RowsOf of);
+  static std::int64_t parts_of(RowsOf of, std::int64_t attending);
+  std::int64_t attention_rows() const { return attending_ > 0 ? attending_ : rows_; }
   Tensor part(Part part, std::int64_t elements, DType type) const;
   void write_noise(const PackedRows& packed, const Scalars& scalars,
                    std::span<std::int32_t> noise) const;
   void write_answers(const PackedRows& packed, const Scalars& scalars,
                      std::span<std::int32_t> staging) const;
+  void write_shared(const PackedRows& packed, std::span<std::int32_t> staging) const;
 
   std::int64_t rows_;
   std::int64_t labelled_;
+  std::int64_t attending_;
   RowsOf of_;
   std::int64_t parts_;
   std::int64_t stride_;  // elements from one part to the next

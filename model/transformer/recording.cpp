@@ -7,10 +7,10 @@
 #include "clora/ops/attention/attention_window.hpp"
 #include "clora/ops/quant/quant.hpp"
 #include "clora/ops/quant/quantise.hpp"
+#include "clora/ops/rowwise/add.hpp"
 #include "clora/ops/rowwise/cast.hpp"
 #include "model/configuration/experts_layer.hpp"
 #include "model/transformer/adapter_stacks.hpp"
-#include "model/transformer/norm.hpp"
 #include "ops/activations.hpp"
 #include "runtime/fail.hpp"
 
@@ -57,12 +57,6 @@ Tensor Recording::activation(Shape shape, std::string_view name) {
 
 Tensor Recording::like(const Tensor& tensor, std::string_view name) {
   return batch_.temporary(tensor.shape(), tensor.type(), name);
-}
-
-Tensor Recording::rms_norm(const Tensor& x, const Tensor& w, std::string_view name) {
-  const Tensor y = activation(x.shape(), name);
-  record_rms_norm(batch_, y, x, w, epsilon());
-  return y;
 }
 
 Tensor Recording::norm(const Tensor& x, const NormWeights& weights, std::string_view name) {
@@ -152,6 +146,37 @@ AdaptedLinear Recording::adapted(const LinearLayer& layer) {
                          .seed_and_step = options_.seed_and_step,
                          .site = layer.number};
   return linear;
+}
+
+AdaptedNorm Recording::adapted(const NormWeights& norm) {
+  AdaptedNorm adapted{norm, {}};
+  if (options_.adapter == nullptr || norm.empty()) return adapted;
+  const std::string w = norm.path + ".weight", bias = norm.path + ".bias";
+  const Tensor saved = options_.adapter->saved(w);
+  if (saved.empty()) return adapted;
+  adapted.weights.w = as_read(saved, norm.offset, norm.scale);
+  if (!norm.bias.empty()) {
+    adapted.weights.bias = as_read(options_.adapter->saved(bias), 0, norm.scale);
+  }
+  if (!options_.trains) return adapted;
+  adapted.gradients = {
+      .dw = options_.adapter->saved_gradient(w),
+      .dbias = norm.bias.empty() ? Tensor() : options_.adapter->saved_gradient(bias),
+      .factor = norm.scale};
+  return adapted;
+}
+
+Tensor Recording::as_read(const Tensor& saved, float offset, float scale) {
+  if (offset == 0 && scale == 1) return saved;
+  const Tensor read = like(saved, "saved tensor");
+  Tensor added;
+  if (offset != 0) {
+    const std::vector<float> offsets(static_cast<std::size_t>(saved.elements()), scale * offset);
+    added =
+        batch_.context().upload<float>(saved.shape(), DType::f32, offsets, MemoryTag::activations);
+  }
+  record_add(batch_, read, added, saved, scale);
+  return read;
 }
 
 void Recording::add_adapted(const LoraGradients& gradients) {

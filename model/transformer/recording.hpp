@@ -15,10 +15,13 @@
 #include "clora/model/transformer/gradient_parts.hpp"
 #include "clora/model/transformer/language_model.hpp"
 #include "clora/model/transformer/memory_policy.hpp"
+#include "clora/model/transformer/recorded_rows.hpp"
 #include "clora/ops/experts/load_balance.hpp"
 #include "clora/ops/gemm/product_input.hpp"
 #include "clora/runtime/commands/batch.hpp"
 #include "model/transformer/cache_places.hpp"
+#include "model/transformer/norm.hpp"
+#include "ops/lora_linear/dora_magnitudes.hpp"
 
 namespace clora {
 
@@ -28,6 +31,9 @@ class AdapterStacks;
 struct RowInputs {
   Tensor positions, first, last;
   double keys_per_row = 0;  // as in AttentionInputs, without sliding windows
+  // Of a pass whose documents have rows in common: first and last are [A], of rows of attention.
+  // REQUIRES: layers that mix rows are attention, without a cache.
+  SharedRows shared = {};
 };
 
 // What a sub-layer keeps of earlier positions (cache_shapes() of model/transformer/sub_layer.hpp):
@@ -116,13 +122,14 @@ class Recording {
   GradientRange take_adapted_gradients();
   // Adapter gradients that await a flush at the end of the backward.
   DeferredGradients& deferred() noexcept { return deferred_; }
+  // Those of magnitudes, which await a flush at the end of a block's backward.
+  DeferredMagnitudes& deferred_magnitudes() noexcept { return deferred_magnitudes_; }
 
   // f32
   Tensor temporary(Shape shape, std::string_view name);
   // A temporary that products read, or write for other ops.
   Tensor activation(Shape shape, std::string_view name);
   Tensor like(const Tensor& tensor, std::string_view name);
-  Tensor rms_norm(const Tensor& x, const Tensor& w, std::string_view name);
   // An activation: the norm of x; if there is none, x itself in the type of activations.
   Tensor norm(const Tensor& x, const NormWeights& weights, std::string_view name);
   // The same, but an rms_norm of a pass that does not train is computed by its first reader.
@@ -140,6 +147,7 @@ class Recording {
   Tensor key_rope_table(const RopeSpec& rope);  // the same one without a temperature
 
   AdaptedLinear adapted(const LinearLayer& layer);
+  AdaptedNorm adapted(const NormWeights& norm);
 
   // Records the load of the next layer of experts. Does nothing without RecordingOptions::balance.
   void add_load(const Tensor& logits, const Routing& routing);
@@ -161,6 +169,8 @@ class Recording {
     Tensor order;
   };
   KeyRanges key_ranges(const AttentionLayerSpec& spec, RowsOf of);
+  // What kernels read of a tensor that the adapter trains in full: scale (it + offset).
+  Tensor as_read(const Tensor& saved, float offset, float scale);
   // DoRA's tensors of an adapted layer.
   void add_magnitudes(AdaptedLinear& linear);
   void add_adapted(const LoraGradients& gradients);
@@ -176,6 +186,7 @@ class Recording {
   std::vector<Window> windows_;
   std::vector<Order> orders_;
   DeferredGradients deferred_;
+  DeferredMagnitudes deferred_magnitudes_;
   std::optional<LoadBalance> load_;
   std::int64_t loaded_layers_ = 0;
   bool recomputes_ = false;

@@ -15,7 +15,7 @@ class SubLayer {
  public:
   virtual ~SubLayer() = default;
 
-  // Whether a linear layer of it has an adapter.
+  // Whether it has parameters that are trained: a linear layer with an adapter, or a norm.
   virtual bool has_adapter() const = 0;
   // y [T, D] = residual + f(h [T, D]); y is neither h nor residual. REQUIRES: h is given if the
   // pass trains.

@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 
+#include "lora/end_modules.hpp"
 #include "lora/finite_values.hpp"
 #include "lora/module_selection.hpp"
 #include "lora/truncated_svd.hpp"
@@ -113,6 +114,7 @@ Extraction extract_adapter(const WeightFiles& base, const WeightFiles& tuned,
   std::vector<ModuleMatrices> modules;
   std::vector<AdapterSite> chosen;
   for (const AdapterSite& site : sites) {
+    require(!is_embedding(site.path), "extract: {} is not a linear layer; leave it out", site.path);
     progress.next();
     const WeightView view = base.get(weight_of(site), {site.outputs, site.inputs});
     std::optional<MatrixXd> difference = difference_of(view, counterpart(tuned, view));

@@ -11,7 +11,8 @@ namespace clora {
 
 // Writes config.json and model.safetensors (f32; adapted layers hold w + scale b a, computed in
 // double) to `folder`, which is created if missing. Quantised weights are dequantised; q and k of
-// files with interleaved rotary pairs are reordered to Hugging Face's order. The caller writes the
+// files with interleaved rotary pairs are reordered to Hugging Face's order. A head that is the
+// embedding matrix becomes one of its own if the adapter changes either. The caller writes the
 // tokenizer files (model/text/tokenizer_files.hpp). go_on is called before each tensor. Errors: io,
 // also if the disk is too small, before anything is written; invalid_data, naming the tensor, for a
 // value that is not finite; cancelled if go_on returns false.

@@ -29,14 +29,18 @@
 
 namespace clora {
 
+class DeferredMagnitudes;
+
 // squared [N] f32 = the sums of squares of the rows of w, which is frozen: needed once. Overwrites.
 void record_weight_norms(Batch& batch, const Tensor& squared, const Weight& w);
 
 // g of all layers of an adapter from their current a, b and m, without materialising w + scale b a:
 //   |w_n + scale b_n a|^2 = |w_n|^2 + 2 scale b_n (a w_n) + scale^2 b_n (a a^T) b_n^T
-// A product of R rows with each w, and two launches for all layers. Sums are f32; their relative
-// error is about 2^-22 (|w_n| + |scale b_n a|)^2 / |w_n + scale b_n a|^2. Products that round to
-// bf16 (R above the rows of skinny products) add 2^-8 |scale b_n a| / |w_n| at most.
+// On NVIDIA's GPUs all products with plain bf16 weights are one launch, which adds 2^-16 |scale b_n
+// a| / |w_n| at most; else each w has a product of R rows, which where it rounds to bf16 (R above
+// the rows of skinny products) adds 2^-8 of that. Two more launches compute the rest of all layers.
+// Sums are f32; their relative error is about 2^-22 (|w_n| + |scale b_n a|)^2 / |w_n + scale b_n
+// a|^2.
 struct DoraLayer {
   Weight w;  // [N, K]
   std::int64_t rank = 0;
@@ -63,9 +67,11 @@ struct DoraOutput {
   Tensor magnitude;
 };
 // scaled [T, N] = column_scale * dy, overwritten; dmagnitude [N] += sum_t dy (f - bias) /
-// magnitude. dy and scaled are each f32, bf16 or f16; scaled may be dy if their types are equal.
+// magnitude, by the flush of `deferred` if it is given. dy and scaled are each f32, bf16 or f16;
+// scaled may be dy if their types are equal.
 void record_dora_backward(Batch& batch, const Tensor& scaled, const Tensor& dmagnitude,
-                          const Tensor& dy, const DoraOutput& output);
+                          const Tensor& dy, const DoraOutput& output,
+                          DeferredMagnitudes* deferred = nullptr);
 Cost dora_backward_cost(const Shape& dy, DType dy_type, DType f_type, DType scaled_type);
 
 // The factors of a layer without a bias, and its magnitudes with their gradients; all [N].
@@ -85,7 +91,8 @@ struct DoraSwigluBackward {
   DoraFactors of_gate, of_up;
   GateFunction function = GateFunction::silu;
 };
-void record_dora_swiglu_backward(Batch& batch, const DoraSwigluBackward& backward);
+void record_dora_swiglu_backward(Batch& batch, const DoraSwigluBackward& backward,
+                                 DeferredMagnitudes* deferred = nullptr);
 
 // The forward with dropout. Overwrites y and f [T, N], of one type, and s [T, R]; residual may be
 // empty. REQUIRES: lora.column_scale and a dropout.

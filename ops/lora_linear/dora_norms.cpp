@@ -7,6 +7,7 @@
 #include "clora/ops/quant/quant.hpp"
 #include "ops/launch_grids.hpp"
 #include "ops/lora_linear/dora_options.hpp"
+#include "ops/lora_linear/dora_products.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
 
@@ -31,7 +32,7 @@ void record_norms_of_part(Batch& batch, const Tensor& squared, const Tensor& w) 
   batch.launch(std::move(launch), squared, w, u32(rows), u32(w.shape()[1]));
 }
 
-// What the kernels of all layers read, in the order of LAYER_WORDS of dora.cl.
+// What the kernels of all layers read, in the order of cl/lora_linear/dora_layers.clh.
 class LayerTables {
  public:
   LayerTables(const Context& context, const DoraLayers& all)
@@ -111,8 +112,28 @@ void require_layers(const DoraLayers& all) {
   }
 }
 
+// a w^T of all layers: those that fit in one launch, one by one otherwise.
+void record_products(Batch& batch, const Tensor& products, const DoraLayers& all,
+                     const LayerTables& tables, const Tensor& layer_words) {
+  Context& context = batch.context();
+  std::vector<std::uint32_t> fitting;
+  for (std::uint32_t i = 0; i < all.layers.size(); ++i) {
+    if (dora_products_fit(context, all.layers[i])) fitting.push_back(i);
+  }
+  if (!fitting.empty() && !dora_products_passed(context)) fitting.clear();
+  for (std::uint32_t i = 0; i < all.layers.size(); ++i) {
+    if (std::ranges::binary_search(fitting, i)) continue;
+    const DoraLayer& layer = all.layers[i];
+    const std::int64_t n = layer.w.shape()[0], k = layer.w.shape()[1];
+    record_gemm(batch, part_of(products, tables.product_at(i), {layer.rank, n}),
+                part_of(all.parameters, layer.a, {layer.rank, k}), layer.w);
+  }
+  if (!fitting.empty()) record_dora_products(batch, products, all, layer_words, fitting);
+}
+
 Launch launch_of(Context& context, std::string_view function, std::size_t groups, Cost cost) {
-  return {context.kernel("dora.cl", function, dora_defines(1)), groups_of(kDoraGroup, groups), cost,
+  return {context.kernel("dora.cl", function, dora_defines(context, 1)),
+          groups_of(kDoraGroup, groups), cost,
           fmt::format("dora/{}", function.substr(function.find('_') + 1))};
 }
 
@@ -138,18 +159,16 @@ void record_column_scales(Batch& batch, const DoraLayers& all) {
   };
   const Tensor products = flat(tables.product_elements(), "dora a w^T");
   const Tensor grams = flat(tables.gram_elements(), "dora a a^T");
+  const Tensor layers = tables.layers(context);
+  record_products(batch, products, all, tables, layers);
   Cost of_gram, of_columns;
-  for (std::size_t i = 0; i < all.layers.size(); ++i) {
-    const DoraLayer& layer = all.layers[i];
+  for (const DoraLayer& layer : all.layers) {
     const std::int64_t rank = layer.rank, n = layer.w.shape()[0], k = layer.w.shape()[1];
-    record_gemm(batch, part_of(products, tables.product_at(i), {rank, n}),
-                part_of(all.parameters, layer.a, {rank, k}), layer.w);
     of_gram.flops += static_cast<double>(rank * (rank + 1) * k);
     of_gram.bytes += 4 * static_cast<double>(rank * k);
     of_columns.flops += static_cast<double>(rank * (rank + 4) * n);
     of_columns.bytes += 8 * static_cast<double>(rank * n);
   }
-  const Tensor layers = tables.layers(context);
   batch.launch(launch_of(context, "dora_gram", tables.gram_groups(), of_gram), grams,
                all.parameters, layers, tables.groups_of_grams(context));
   batch.launch(launch_of(context, "dora_column_scale", tables.column_groups(), of_columns),

@@ -7,6 +7,7 @@
 // before the cap (Gemma 2).
 #pragma once
 
+#include "clora/ops/lora_linear/lora_linear.hpp"
 #include "clora/ops/quant/weight.hpp"
 #include "clora/runtime/commands/batch.hpp"
 
@@ -47,6 +48,18 @@ void record_cross_entropy(Batch& batch, const Tensor& loss, const Tensor& dlogit
 // that are accurate for any loss: entries_per_chunk is rounded up to 256; 0: chosen for about 300
 // MiB of scratch. Deterministic.
 // REQUIRES: dx is not x.
+//
+// With an adapter, the head is a linear layer of ops/lora_linear/lora_linear.hpp, whose gradients
+// accumulate; every device then processes chunks of rows. Each chunk has its own dropout masks:
+// dropout.site + 2^16 times the number of the chunk. REQUIRES: gradients are given if dx is.
+struct HeadAdapter {
+  LoraWeights lora = {};  // without row_groups and column_scale; empty: none
+  LoraGradients gradients = {};
+  // [V, D] f32, the gradient of the head itself: += dlogits^T x, by chunks of rows as well; empty:
+  // the head is frozen.
+  Tensor dhead = {};
+  bool empty() const { return lora.empty() && dhead.empty(); }
+};
 struct HeadLossInputs {
   Tensor x;        // [T, D], f32, bf16 or f16
   Weight head;     // [V, D], any storage type
@@ -56,6 +69,7 @@ struct HeadLossInputs {
   std::int64_t entries_per_chunk = 0;
   float soft_cap = 0;  // of the logits; 0: none
   LossTerms terms = {};
+  HeadAdapter adapter = {};
 };
 void record_head_loss(Batch& batch, const Tensor& loss, const Tensor& dx,
                       const HeadLossInputs& inputs);

@@ -1,8 +1,9 @@
-// record_head_loss, and its portable implementation: gemm and cross_entropy by chunks of rows.
+// record_head_loss, and its portable implementation: lora_linear and cross_entropy by chunks of
+// rows.
 #include <algorithm>
 
-#include "clora/ops/gemm/gemm.hpp"
 #include "clora/ops/loss/cross_entropy.hpp"
+#include "clora/ops/rowwise/columns.hpp"
 #include "ops/activations.hpp"
 #include "ops/dispatch/loss_term_defines.hpp"
 #include "ops/dispatch/soft_cap_define.hpp"
@@ -14,6 +15,8 @@ namespace clora {
 namespace {
 
 constexpr std::string_view kOp = "head_loss";
+// More than a model has linear layers, so that every chunk of rows has its own dropout masks.
+constexpr std::uint32_t kSitesOfChunk = 1U << 16U;
 
 // Rows of one chunk. Chunks begin at views of loss and targets, 4 bytes per row, so they are
 // multiples of the device's alignment; only a single chunk of all rows may have any size.
@@ -54,6 +57,8 @@ void check(const Tensor& loss, const Tensor& dx, const HeadLossInputs& inputs) {
   if (!dx.empty()) {
     require_tensor(kOp, "dx", dx, inputs.x.shape());
     (void)loss_weight_step(kOp, inputs.weight, rows);
+    const Tensor& dhead = inputs.adapter.dhead;
+    if (!dhead.empty()) require_tensor(kOp, "adapter.dhead", dhead, inputs.head.shape());
     require(dx.storage() != inputs.x.storage() || dx.offset_bytes() != inputs.x.offset_bytes(),
             "{}: dx must not be x", kOp);
   }
@@ -66,12 +71,27 @@ void check(const Tensor& loss, const Tensor& dx, const HeadLossInputs& inputs) {
           inputs.entries_per_chunk);
 }
 
+// dhead += dlogits^T x, by ranges of the vocabulary, since the sums of a range may be computed in
+// several parts.
+void record_dhead(Batch& batch, const Tensor& dhead, const Tensor& dlogits, const Tensor& x) {
+  constexpr std::int64_t kEntries = 4096;
+  const std::int64_t rows = dlogits.shape()[0], vocabulary = dlogits.shape()[1];
+  if (vocabulary <= kEntries) return record_lora_gradient(batch, dhead, dlogits, x, 1);
+  for (std::int64_t begin = 0; begin < vocabulary; begin += kEntries) {
+    const std::int64_t count = std::min(kEntries, vocabulary - begin);
+    const Tensor range = batch.temporary({rows, count}, DType::f32, "head_loss range of dlogits");
+    record_take_columns(batch, range, dlogits, begin);
+    record_lora_gradient(batch, dhead.rows(begin, count), range, x, 1);
+  }
+}
+
 }  // namespace
 
 void record_head_loss(Batch& batch, const Tensor& loss, const Tensor& dx,
                       const HeadLossInputs& inputs) {
   check(loss, dx, inputs);
   const HeadLoss head{loss, dx, inputs};
+  if (!inputs.adapter.empty()) return record_head_loss_by_rows(batch, head);
   choose_head_loss(batch.context(), head).record(batch, head);
 }
 
@@ -82,11 +102,18 @@ void record_head_loss_by_rows(Batch& batch, const HeadLoss& head) {
   const std::int64_t chunk =
       chunk_rows(batch.context().device(), rows, vocabulary, inputs.rows_per_chunk);
   const Tensor chunk_logits = batch.temporary({chunk, vocabulary}, DType::f32, "head_loss logits");
+  const LinearWeights weights{inputs.head, {}};
+  LoraWeights lora = inputs.adapter.lora;
+  Tensor chunk_s;
+  if (!lora.empty()) chunk_s = batch.temporary({chunk, lora.rank()}, DType::f32, "head_loss s");
   for (std::int64_t begin = 0; begin < rows; begin += chunk) {
     const std::int64_t count = std::min(chunk, rows - begin);
     const Tensor logits = chunk_logits.rows(0, count);
     const Tensor targets = inputs.targets.rows(begin, count);
-    record_gemm(batch, logits, inputs.x.rows(begin, count), inputs.head);
+    const Tensor x = inputs.x.rows(begin, count);
+    const Tensor s = lora.empty() ? Tensor() : chunk_s.rows(0, count);
+    lora.dropout.site = inputs.adapter.lora.dropout.site + u32(begin / chunk) * kSitesOfChunk;
+    record_lora_linear(batch, logits, s, x, weights, lora);
     if (dx.empty()) {
       record_cross_entropy(batch, loss.rows(begin, count), {},
                            {.logits = logits, .targets = targets, .soft_cap = inputs.soft_cap});
@@ -100,7 +127,9 @@ void record_head_loss_by_rows(Batch& batch, const HeadLoss& head) {
                                         : inputs.weight.rows(begin, count),
                           .soft_cap = inputs.soft_cap,
                           .terms = terms_of_rows(inputs.terms, begin, count)});
-    record_gemm_backward(batch, dx.rows(begin, count), logits, inputs.head, Accumulate::no);
+    record_lora_linear_backward(batch, dx.rows(begin, count), inputs.adapter.gradients, logits,
+                                {x, s}, weights, lora, Accumulate::no);
+    if (!inputs.adapter.dhead.empty()) record_dhead(batch, inputs.adapter.dhead, logits, x);
   }
 }
 

@@ -109,7 +109,7 @@ void record_preference_loss(Batch& batch, const Tensor& sums, const Tensor& dx, 
   require_tensor(kOp, "label", in.label, {C}, DType::i32);
   require_tensor(kOp, "weights", in.weights, {2});
   const bool has_kl = formula.kind == PreferenceKind::kto;
-  if (has_kl) require_tensor(kOp, "kl", in.kl, {1});
+  if (has_kl) require_tensor(kOp, "kl", in.kl, {2});
   const Tensor factors = batch.temporary({C}, DType::f32, "preference factors");
   const std::size_t group = reduction_group(batch.context().device(), kLargeGroup);
   const auto rows = static_cast<double>(C);
@@ -127,18 +127,16 @@ void record_preference_loss(Batch& batch, const Tensor& sums, const Tensor& dx, 
   record_scaled_rows(batch, dx, factors, in);
 }
 
-void record_kl_estimate(Batch& batch, const Tensor& kl, const Tensor& logps,
-                        const Segments& answers, const Tensor& reference) {
+void record_kl_sums(Batch& batch, const Tensor& kl, const Tensor& logps, const Segments& answers,
+                    const Tensor& reference) {
   const std::int64_t C = require_answers(logps, answers);
-  require_tensor(kOp, "kl", kl, {1});
+  require_tensor(kOp, "kl", kl, {2});
   require_tensor(kOp, "reference", reference, {C});
   const std::size_t group = reduction_group(batch.context().device(), kLargeGroup);
   const auto rows = static_cast<double>(C);
-  batch.launch({kernel_of(batch, "kl_estimate", group),
-                groups_of(group, 1),
-                {rows, 16 * rows},
-                "preference/kl"},
-               kl, logps, answers.begin, answers.end, reference, i32(C));
+  batch.launch(
+      {kernel_of(batch, "kl_sums", group), groups_of(group, 1), {rows, 16 * rows}, "preference/kl"},
+      kl, logps, answers.begin, answers.end, reference, i32(C));
 }
 
 }  // namespace clora

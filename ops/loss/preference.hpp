@@ -54,7 +54,7 @@ struct PreferenceInputs {
   Tensor reference;  // [C] f32: each answer's log-probability by the reference; of orpo unused
   Tensor label;      // [C] i32: 1 for a desirable answer; only of kto
   Tensor weights;    // [2] f32: 1 / pairs (answers) of the full step; 1 / rows of nll
-  Tensor kl = {};    // [1] f32; only of kto
+  Tensor kl = {};    // [2] f32, of record_kl_sums(); only of kto
   bool nll = false;  // adds the loss of the next token
 };
 
@@ -68,8 +68,9 @@ void record_answer_logps(Batch& batch, const Tensor& logps, const Tensor& loss,
 void record_preference_loss(Batch& batch, const Tensor& sums, const Tensor& dx, const Tensor& logps,
                             const PreferenceInputs& inputs, const PreferenceFormula& formula);
 
-// Overwrites kl [1] f32 with the mean of logps - reference over the answers; 0 if it is negative.
-void record_kl_estimate(Batch& batch, const Tensor& kl, const Tensor& logps,
-                        const Segments& answers, const Tensor& reference);
+// Adds to kl [2] f32 the sum of logps - reference over the answers, and the number of answers. The
+// KL term is the mean, or 0 if it is negative.
+void record_kl_sums(Batch& batch, const Tensor& kl, const Tensor& logps, const Segments& answers,
+                    const Tensor& reference);
 
 }  // namespace clora

@@ -72,7 +72,7 @@ class CommandLineAdapters : public test::TrainingFolder {
 
 TEST_F(CommandLineAdapters, HelpOfEachHasAnExample) {
   for (const std::string command :
-       {"add", "subtract", "extract", "resize", "prune", "diff", "quantise"}) {
+       {"add", "subtract", "convert", "extract", "resize", "prune", "diff", "quantise"}) {
     const ProgramResult result = run({command, "--help"});
     EXPECT_EQ(result.exit_code, 0);
     EXPECT_THAT(result.out, HasSubstr("  clora adapters " + command + " "));
@@ -95,6 +95,24 @@ TEST_F(CommandLineAdapters, AddSubtractResizeAndDiffGoTogether) {
   EXPECT_EQ(same.at("by_layer").at(0).at("layer"), "0");
   EXPECT_EQ(same.at("modules"), 2);
   EXPECT_EQ(json({"diff", at("one"), "--modules"}).at("by_module").size(), 2U);
+}
+
+// "one" as if its training had begun with the matrices of "two" taken out of the base model.
+TEST_F(CommandLineAdapters, ConvertWritesThePlainAdapterOfTheDifference) {
+  std::filesystem::copy(at("one"), at("pissa"));
+  const std::filesystem::path file = folder_ / "pissa" / "adapter_config.json";
+  nlohmann::json config = nlohmann::json::parse(test::read_file(file));
+  config["init_lora_weights"] = "pissa";
+  test::write_file(file, config.dump());
+  expect_error({"diff", at("pissa")}, 1, "clora adapters convert");
+  const auto plain = json({"convert", at("pissa"), "--initial", at("two"), "--out", at("plain")});
+  EXPECT_EQ(plain.at("modules").at(0).at("rank"), 8);
+  json({"subtract", at("one"), at("two"), "--out", at("difference")});
+  const auto same = json({"diff", at("plain"), at("difference")});
+  EXPECT_NEAR(same.at("cosine").get<double>(), 1, 1e-6);
+  EXPECT_NEAR(same.at("other_norm").get<double>(), same.at("norm").get<double>(), 1e-6);
+  expect_error({"convert", at("one"), "--initial", at("two"), "--out", at("out")}, 1,
+               "needs no conversion");
 }
 
 TEST_F(CommandLineAdapters, TextNamesTheErrorAndTheWorstModule) {
@@ -185,6 +203,9 @@ TEST_F(CommandLineAdapters, ExtractFindsTheAdapterOfAFusedModel) {
   EXPECT_NEAR(extracted["losses"][0].at("loss").get<double>(),
               extracted["losses"][2].at("loss").get<double>(), 2e-3);
   EXPECT_NEAR(json({"diff", at("again"), at("one")}).at("cosine").get<double>(), 1, 1e-6);
+  const auto without_data = json({"extract", "--model", at("model"), "--tuned", at("fused"),
+                                  "--rank", "4", "--out", at("without data")});
+  EXPECT_EQ(without_data.at("modules"), extracted.at("modules"));
 }
 
 }  // namespace

@@ -93,6 +93,50 @@ TEST_F(DevicesOfARun, AnUnknownOneIsNamedBeforeAnythingRuns) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
 }
 
+// Replies, choices and a user's command at each evaluation of 40 steps.
+class EvaluationsOnDevices : public DevicesOfARun {
+ protected:
+  EvaluationsOnDevices() {
+    test::write_file(folder_ / "data/valid.jsonl", records());
+    test::write_file(folder_ / "choices.jsonl",
+                     R"({"prompt":"say abc:","choices":[" the"," abc"," tool"],"answer":1})"
+                     "\n"
+                     R"({"prompt":"say lo:","choices":[" both"," lo"],"answer":" both"})"
+                     "\n"
+                     R"({"prompt":"say cab:","choices":[" both"," cab"],"answer":1})"
+                     "\n");
+  }
+  std::vector<std::string> scored_run_on(int devices, const char* out,
+                                         std::vector<std::string> more = {}) const {
+    more.insert(more.end(), {"--steps", "40", "--eval-every", "20", "--eval-exact-match",
+                             "--eval-choices", at("choices.jsonl"), "--eval-command",
+                             // A sum over the replies in their order.
+                             R"(cksum | awk '{print "{\"sum\":" $1 "}"}')"});
+    return run_on(devices, out, more);
+  }
+  static std::vector<nlohmann::json> scores(const ProgramResult& result) {
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    std::vector<nlohmann::json> all;
+    for (nlohmann::json line : result.json_lines()) {
+      if (line.at("event") != "eval") continue;
+      line.erase("loss");
+      line.erase("perplexity");
+      all.push_back(line);
+    }
+    return all;
+  }
+};
+
+TEST_F(EvaluationsOnDevices, ScoreTheRepliesAndChoicesOfOneDeviceInItsOrder) {
+  const std::vector<nlohmann::json> one = scores(run_clora(scored_run_on(1, "one")));
+  ASSERT_EQ(one.size(), 2U);
+  EXPECT_GT(one.back().at("exact_match"), 0.5);
+  EXPECT_NEAR(one.back().at("accuracy"), 2.0 / 3, 1e-9);  // one answer is wrong on purpose
+  EXPECT_EQ(scores(run_clora(scored_run_on(2, "two", {"--device", "cpu,cpu"}))), one);
+  // More devices than questions with choices.
+  EXPECT_EQ(scores(run_clora(scored_run_on(4, "four", {"--device", "cpu,cpu,cpu,cpu"}))), one);
+}
+
 class Processes : public DevicesOfARun {
  protected:
   void SetUp() override {

@@ -147,6 +147,72 @@ TEST_F(EvaluationInTraining, ASearchOfARateSavesNoAdapterAndDrawsItsChart) {
   EXPECT_THAT(needs_folder.err, HasSubstr("--adapter-out"));
 }
 
+// Pairs, or with "label" single answers, in place of the records.
+std::string records_with_answers(bool pairs) {
+  std::string lines;
+  for (const std::string word : {"abc", "lo", "the", "cab"}) {
+    const std::string prompt = R"({"prompt":"say )" + word + R"(:",)";
+    if (pairs) {
+      lines += prompt + R"("chosen":" )" + word + R"(","rejected":" no"})" + "\n";
+    } else {
+      lines += prompt + R"("completion":" )" + word + R"(","label":true})" + "\n";
+      lines += prompt + R"("completion":" no","label":false})" + "\n";
+    }
+  }
+  return lines;
+}
+
+TEST_F(EvaluationInTraining, ClorasEvalComparesAnswersAsTheRunDid) {
+  for (const std::string loss : {"dpo", "kto"}) {
+    for (const char* file : {"data/train.jsonl", "data/valid.jsonl"}) {
+      test::write_file(folder_ / file, records_with_answers(loss == "dpo"));
+    }
+    const auto evals = evaluations({"--loss", loss, "--beta", "0.5", "--eval-exact-match",
+                                    "--eval-choices", at("choices.jsonl")});
+    ASSERT_EQ(evals.size(), 1U);
+    const nlohmann::json& of_run = evals[0];
+    EXPECT_GT(of_run.at("rewards/margins").get<double>(), 0.05);
+    EXPECT_TRUE(of_run.contains("accuracy"));
+    const auto eval = [&](const std::vector<std::string>& more) {
+      std::vector<std::string> all{
+          "eval",   "--model", at("model"), "--data", at("data/valid.jsonl"),
+          "--loss", loss,      "--beta",    "0.5",    "--json"};
+      all.insert(all.end(), more.begin(), more.end());
+      const ProgramResult result = run_clora(all);
+      EXPECT_EQ(result.exit_code, 0) << result.err;
+      err_ = result.err;
+      return result.json_lines().at(0);
+    };
+    const auto adapted = eval({"--adapter", at("a"), "--exact-match"});
+    for (const char* key : {"loss", "rewards/margins", "logps/chosen", "exact_match"}) {
+      EXPECT_NEAR(adapted.at(key).get<double>(), of_run.at(key).get<double>(), 1e-3)
+          << loss << ' ' << key;
+    }
+    EXPECT_EQ(adapted.at("records"), loss == "dpo" ? 4 : 8);
+    EXPECT_THAT(err_, Not(HasSubstr("its own reference")));
+    const auto base = eval({});
+    EXPECT_NEAR(base.at("loss").get<double>(), loss == "dpo" ? std::log(2.0) : 0.5, 1e-5);
+    EXPECT_NEAR(base.at("rewards/margins").get<double>(), 0, 1e-5);
+    EXPECT_THAT(err_, HasSubstr("without --adapter the model is its own reference"));
+    const auto itself = eval({"--adapter", at("a"), "--reference-adapter", at("a")});
+    EXPECT_NEAR(itself.at("rewards/margins").get<double>(), 0, 1e-5);
+    EXPECT_NEAR(itself.at("logps/chosen").get<double>(), adapted.at("logps/chosen").get<double>(),
+                1e-5);
+  }
+}
+
+TEST_F(EvaluationInTraining, ClorasEvalRefusesOptionsOfOtherLosses) {
+  const auto error = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all{"eval", "--model", at("model"), "--data", at("data/valid.jsonl")};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_clora(all).err;
+  };
+  EXPECT_THAT(error({"--loss", "dpo", "--choices"}), HasSubstr("--choices is for --loss sft"));
+  EXPECT_THAT(error({"--loss", "orpo", "--reference-adapter", at("model")}),
+              HasSubstr("--reference-adapter is for --loss dpo, ipo or kto, got orpo"));
+  EXPECT_THAT(error({"--loss", "dpo"}), HasSubstr("valid.jsonl: line 1"));
+}
+
 TEST_F(EvaluationInTraining, ClorasEvalScoresChoices) {
   (void)evaluations({});
   const ProgramResult result = run_clora({"eval", "--model", at("model"), "--adapter", at("a"),

@@ -12,6 +12,7 @@
 #include "clora/lora/adapter_matrices.hpp"
 #include "clora/lora/combination.hpp"
 #include "clora/lora/compression.hpp"
+#include "clora/lora/conversion.hpp"
 #include "clora/lora/peft_files.hpp"
 #include "clora/lora/safetensors.hpp"
 #include "tests/support/op_test.hpp"
@@ -477,6 +478,67 @@ TEST_F(AdapterMatricesFiles, ThatAreDamagedNameTheTensor) {
                      "lora_B.weight' is missing");
   CLORA_EXPECT_ERROR(read_adapter_matrices(folder_ / "none"), ErrorCode::not_found,
                      "adapter_config.json");
+}
+
+// Files of an adapter before and after a training that began with changed base weights.
+class Conversion : public AdapterMatricesFiles {
+ protected:
+  void SetUp() override {
+    write(trained_, "trained", "pissa_niter_4");
+    write(initial_, "initial", "pissa_niter_4");
+  }
+  void write(const AdapterMatrices& adapter, const std::string& name, const json& start) {
+    write_adapter_matrices(adapter, folder_ / name);
+    set(name, "init_lora_weights", start);
+  }
+  void set(const std::string& name, const std::string& key, const json& value) {
+    const std::filesystem::path path = folder_ / name / "adapter_config.json";
+    json config = json::parse(test::read_file(path));
+    config[key] = value;
+    test::write_file(path, config.dump());
+  }
+  AdapterMatrices converted() {
+    return converted_adapter(folder_ / "trained", folder_ / "initial");
+  }
+
+  AdapterMatrices trained_ = random_adapter(1), initial_ = random_adapter(2);
+};
+
+TEST_F(Conversion, IsTheDifferenceOfBothProductsWithTwiceTheRank) {
+  for (const json& of_initial : {json("pissa_niter_4"), json(true), json(nullptr)}) {
+    set("initial", "init_lora_weights", of_initial);
+    const AdapterMatrices plain = converted();
+    const WeightedAdapter wanted[] = {{&trained_, 1}, {&initial_, -1}};
+    EXPECT_LT(errors_of(plain, wanted).whole().relative(), 1e-6);
+    EXPECT_EQ(plain.modules.front().rank, 2 * trained_.modules.front().rank);
+    write_adapter_matrices(plain, folder_ / "plain");
+    EXPECT_EQ(read_adapter_matrices(folder_ / "plain").modules.size(), trained_.modules.size());
+  }
+}
+
+TEST_F(Conversion, IsForEveryStartThatSubtractsTheFirstProductFromTheBaseModel) {
+  for (const char* start : {"pissa", "pissa_niter_16", "olora", "corda", "lora_ga"}) {
+    set("trained", "init_lora_weights", start);
+    EXPECT_EQ(converted().modules.size(), trained_.modules.size()) << start;
+    CLORA_EXPECT_ERROR(read_adapter_matrices(folder_ / "trained"), ErrorCode::unsupported,
+                       "clora adapters convert");
+  }
+  for (const json& start : {json("loftq"), json("mica"), json("gaussian"), json(true)}) {
+    set("trained", "init_lora_weights", start);
+    CLORA_EXPECT_ERROR(converted(), ErrorCode::unsupported, "init_lora_weights");
+  }
+}
+
+TEST_F(Conversion, RefusesAdaptersOfDifferentTrainings) {
+  set("initial", "lora_alpha", 77);
+  CLORA_EXPECT_ERROR(converted(), ErrorCode::invalid_argument, "the same rank and scale");
+  AdapterMatrices fewer = initial_;
+  fewer.modules.pop_back();
+  write(fewer, "initial", true);
+  CLORA_EXPECT_ERROR(converted(), ErrorCode::invalid_argument, "has no matrices of");
+  write(initial_, "initial", true);
+  write(fewer, "trained", "olora");
+  CLORA_EXPECT_ERROR(converted(), ErrorCode::invalid_argument, "has no matrices of");
 }
 
 }  // namespace

@@ -125,6 +125,19 @@ TEST_F(Extracting, RefusesEqualModelsDamagedWeightsAndSettingsOutOfRange) {
   CLORA_EXPECT_ERROR(extract({}), ErrorCode::invalid_data, sites_[2].path);
 }
 
+TEST_F(Extracting, TakesTheHeadAndRefusesTokenEmbeddings) {
+  const ModelConfig config = WeightFiles::open(folder_ / "base").config();
+  sites_ = select_sites(config, {"lm_head"}, 0);
+  const ModuleMatrices head = add_product(sites_.front(), 2, 5);
+  const Extraction got = extract({.rank = 2});
+  ASSERT_EQ(got.adapter.modules.size(), 1U);
+  EXPECT_EQ(got.adapter.modules.front().site.path, head.site.path);
+  EXPECT_LT(got.errors.whole().relative(), 1e-5);
+  sites_ = select_sites(config, {"embed_tokens"}, 0);
+  EXPECT_THAT(test::error_of([&] { (void)extract({.rank = 2}); }),
+              testing::HasSubstr("model.embed_tokens is not a linear layer"));
+}
+
 TEST_F(Extracting, RefusesModelsOfDifferentSizes) {
   ModelConfig config = test::tiny_config("Llama");
   config.vocabulary += 8;

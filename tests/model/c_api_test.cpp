@@ -473,16 +473,25 @@ double grad_norm_of_a_step(clora_trainer* trainer, double learning_rate) {
   return result.grad_norm;
 }
 
-TEST_F(OpenCApi, TrainsWithMomentsIn8BitsAndRefusesOtherTypes) {
+TEST_F(OpenCApi, TrainsWithEveryOptimizerAndRefusesSettingsThatItLacks) {
   clora_adapter* adapter = nullptr;
   clora_trainer* trainer = nullptr;
   ASSERT_EQ(clora_adapter_create(model_, nullptr, &adapter), CLORA_OK) << clora_last_error();
   clora_trainer_options options = clora_trainer_options_init();
-  options.moments = "q4";
+  options.optimizer = "adam";
   expect_error(clora_trainer_create(adapter, &options, &trainer), CLORA_INVALID_ARGUMENT,
-               "the type of the optimizer's moments must be f32 or q8, got 'q4'");
-  const auto bytes_with = [&](const char* moments) {
-    options.moments = moments;
+               "must be one of adamw, adamw-8bit, lion, sgd, muon, got 'adam'");
+  options.optimizer = "sgd";
+  options.beta1 = 0.9;
+  expect_error(clora_trainer_create(adapter, &options, &trainer), CLORA_INVALID_ARGUMENT,
+               "sgd has no beta1");
+  options.beta1 = 0;
+  options.loraplus_lr_ratio = -1;
+  expect_error(clora_trainer_create(adapter, &options, &trainer), CLORA_INVALID_ARGUMENT,
+               "learning rates of B and A must be finite and above 0, got -1");
+  options.loraplus_lr_ratio = 16;
+  const auto bytes_with = [&](const char* optimizer) {
+    options.optimizer = optimizer;
     EXPECT_EQ(clora_trainer_create(adapter, &options, &trainer), CLORA_OK) << clora_last_error();
     clora_statistics statistics = clora_statistics_init();
     EXPECT_EQ(clora_context_get_statistics(context_, &statistics), CLORA_OK);
@@ -490,9 +499,12 @@ TEST_F(OpenCApi, TrainsWithMomentsIn8BitsAndRefusesOtherTypes) {
     clora_trainer_release(trainer);
     return statistics.adapters_bytes;
   };
-  const std::uint64_t of_f32 = bytes_with(nullptr);
-  EXPECT_EQ(bytes_with("f32"), of_f32);
-  EXPECT_LT(bytes_with("q8"), of_f32);
+  const std::uint64_t of_adamw = bytes_with(nullptr);
+  EXPECT_EQ(bytes_with("adamw"), of_adamw);
+  for (const char* less : {"adamw-8bit", "lion", "muon"}) EXPECT_LT(bytes_with(less), of_adamw);
+  options.momentum = 0.8;
+  options.nesterov = 1;
+  EXPECT_LT(bytes_with("sgd"), of_adamw);
   clora_adapter_release(adapter);
 }
 

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "clora/model/generation/generator.hpp"
+#include "clora/model/training/evaluator.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_models.hpp"
@@ -67,6 +69,38 @@ TEST_F(Plans, AreTheMemoryOfTheRun) {
     EXPECT_LE(measured_peak(policy, plan.limit_bytes), plan.limit_bytes) << text_of(policy);
     EXPECT_GT(plan.peak_bytes, planner.fixed_bytes());
   }
+}
+
+// Replies have a cache, and choices steps, beside the memory of the training steps.
+TEST_F(Plans, CountWhatValidationsTake) {
+  const std::size_t without = MemoryPlanner(run_).plan({}, rows_of_document(64)).peak_bytes;
+  constexpr std::int64_t kPositions = 3000;
+  const auto measured = [&](bool replies) {
+    Context context(run_.context);
+    LanguageModel model(context, *files_);
+    Adapter adapter = run_.make_adapter(context, model.config());
+    Trainer trainer(model, adapter, {});
+    trainer.prepare(rows_of_document(64));
+    if (replies) {
+      Generator generator(model, &adapter, kPositions);
+      const std::vector<std::int32_t> prompt(700, 5);
+      (void)generator.generate(prompt, {.max_tokens = 3});
+    } else {
+      (void)Evaluator(model, &adapter).loss_sum(document(kRows));
+    }
+    return context.pool().statistics().high_water_bytes;
+  };
+  const auto expect_plan = [&](bool replies) {
+    const std::size_t planned = MemoryPlanner(run_).plan({}, rows_of_document(64)).peak_bytes;
+    EXPECT_GT(planned, without + (replies ? 100'000U : 1'000'000U));
+    EXPECT_GE(planned, measured(replies));
+    EXPECT_LT(static_cast<double>(planned), 1.2 * static_cast<double>(measured(replies)));
+  };
+  run_.reply_positions = kPositions;
+  expect_plan(true);
+  run_.reply_positions = 0;
+  run_.scored = rows_of_document(kRows);
+  expect_plan(false);
 }
 
 TEST_F(Plans, FailAsTheRunDoesBelowTheirLimit) {

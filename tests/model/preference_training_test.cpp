@@ -228,7 +228,7 @@ Records some_records(std::int32_t count, bool pairs) {
 }
 
 // The losses of a step are those of its halves: sums per pair over all micro-batches. Those of KTO
-// are not, since its KL term is one of a micro-batch.
+// are not, since answers are exchanged within a micro-batch.
 TEST_F(PreferenceTraining, AccumulatesMicroBatchesAsOneBatch) {
   test::OpenModel open(folder_ / "model", Variant::portable);
   const Records records = some_records(12, true);

@@ -12,7 +12,7 @@ TEST(RecordedRowCounts, HoldWhatIsWantedWithLittlePadding) {
   for (const auto& [device, least, share] :
        {std::tuple{DeviceKind::cpu, 16, 16}, {DeviceKind::gpu, 64, 8}}) {
     for (std::int64_t rows = 1; rows < 5000; ++rows) {
-      const auto [got, labelled] = recorded_row_counts(std::size_t(rows), 1, device);
+      const auto [got, labelled, attending] = recorded_row_counts(std::size_t(rows), 1, device);
       ASSERT_GE(got, rows);
       ASSERT_LE(got - rows, std::max<std::int64_t>(least - 1, rows / share)) << rows;
       ASSERT_EQ(got % least, 0);

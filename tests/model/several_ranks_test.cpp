@@ -9,6 +9,8 @@
 #include "clora/model/training/checkpoint.hpp"
 #include "clora/model/training/rank_shares.hpp"
 #include "clora/model/training/thread_ranks.hpp"
+#include "clora/model/transformer/adapter_sites.hpp"
+#include "model/data/preference_packing.hpp"
 #include "model/training/gradient_exchange.hpp"
 #include "runtime/fail.hpp"
 #include "tests/support/op_test.hpp"
@@ -100,6 +102,7 @@ class SeveralRanks : public test::TrainingRunTest {
  protected:
   struct Result {
     std::vector<double> losses, norms, held_out;
+    std::vector<double> margins, held_out_margins;  // of a preference loss
     std::vector<float> parameters;
     DeviceShares shares;
   };
@@ -121,7 +124,7 @@ class SeveralRanks : public test::TrainingRunTest {
     run_thread_ranks(ranks, [&](Communicator& communicator) {
       const int rank = communicator.rank();
       test::OwnModel own(folder_ / "model");
-      Adapter adapter(own.model.context(), adapter_sites(own.model.config()),
+      Adapter adapter(own.model.context(), all_adapter_sites(own.model.config()),
                       {.rank = 4, .dropout = 0.1});
       adapter.initialise(11);
       TrainingRunConfig of_rank = c;
@@ -132,11 +135,15 @@ class SeveralRanks : public test::TrainingRunTest {
         if (rank == 0) {
           result.losses.push_back(step.loss);
           result.norms.push_back(step.grad_norm);
+          add_margin(result.margins, step.preference);
         }
         if (change.after_step) change.after_step(rank, step.step, adapter);
       };
       if (rank == 0) {
-        callbacks.on_eval = [&](const EvalResult& eval) { result.held_out.push_back(eval.loss); };
+        callbacks.on_eval = [&](const EvalResult& eval) {
+          result.held_out.push_back(eval.loss);
+          add_margin(result.held_out_margins, eval.preference);
+        };
         callbacks.on_shares = [&](const DeviceShares& shares) { result.shares = shares; };
       }
       run_training(own.model, adapter, records_, &valid_, of_rank, resume, callbacks);
@@ -145,6 +152,12 @@ class SeveralRanks : public test::TrainingRunTest {
       }
     });
     return result;
+  }
+
+  static void add_margin(std::vector<double>& margins, const std::vector<PreferenceScore>& scores) {
+    for (const PreferenceScore& score : scores) {
+      if (std::string_view(score.name) == "rewards/margins") margins.push_back(score.value);
+    }
   }
 
   static void expect_near(const std::vector<double>& got, const std::vector<double>& expected) {
@@ -160,7 +173,7 @@ TEST_F(SeveralRanks, ExchangeGradientsBlockByBlock) {
   run_thread_ranks(2, [&](Communicator& ranks) {
     test::OwnModel own(folder_ / "model");
     Context& context = own.model.context();
-    Adapter adapter(context, adapter_sites(own.model.config()), {.rank = 4});
+    Adapter adapter(context, all_adapter_sites(own.model.config()), {.rank = 4});
     adapter.initialise(7);
     adapter.allocate_gradients();
     const Tensor& gradients = adapter.flat_gradients();
@@ -209,6 +222,54 @@ TEST_F(SeveralRanks, GiveTheLossesOfOneWithAllTheirMicroBatches) {
     expect_near(several.held_out, one.held_out);
     EXPECT_EQ(several.held_out.size(), 2U);
     EXPECT_EQ(several.shares.shares, std::vector<std::int64_t>(static_cast<std::size_t>(ranks), 1));
+  }
+}
+
+// Prompts of 3 to 5 tokens with one or two answers of up to 6.
+Records records_with_answers(std::int32_t count, std::int32_t vocabulary, bool pairs) {
+  Records records;
+  for (std::int32_t i = 0; i < count; ++i) {
+    Record record;
+    const auto add = [&](std::int32_t tokens, std::uint8_t mark) {
+      for (std::int32_t t = 0; t < tokens; ++t) {
+        record.ids.push_back((i * 31 + t * 17 + mark * 7) % vocabulary);
+        record.is_target.push_back(mark);
+      }
+    };
+    add(3 + i % 3, 0);
+    if (pairs || i % 2 == 0) add(1 + i % 6, kChosen);
+    if (pairs || i % 2 == 1) add(1 + i % 4, kRejected);
+    records.records.push_back(std::move(record));
+  }
+  return records;
+}
+
+// The sums of pairs and the KL term of KTO are those of all ranks, also of the held-out records.
+TEST_F(SeveralRanks, PreferWhatOneDoesWithAllTheirMicroBatches) {
+  const auto vocabulary = static_cast<std::int32_t>(open_->model.config().vocabulary);
+  for (const PreferenceKind kind :
+       {PreferenceKind::dpo, PreferenceKind::orpo, PreferenceKind::kto}) {
+    const bool pairs = kind != PreferenceKind::kto;
+    records_ = records_with_answers(22, vocabulary, pairs);
+    valid_ = records_with_answers(9, vocabulary, pairs);
+    TrainingRunConfig c = config_of("out");
+    c.steps = 6;
+    c.preference = PreferenceLoss{{.kind = kind, .beta = 0.5F}};
+    const Result one = train(1, c);
+    ASSERT_EQ(one.losses.size(), 6U);
+    ASSERT_EQ(one.held_out_margins.size(), 2U);
+    EXPECT_GT(std::abs(one.margins.back()), 1e-3);
+    for (const std::vector<std::int64_t>& shares :
+         {std::vector<std::int64_t>{1, 1}, std::vector<std::int64_t>{9, 1}}) {
+      SCOPED_TRACE(fmt::format("{}, shares {}", name_of(kind), shares[0]));
+      c.device_shares = shares;
+      const Result several = train(2, c);
+      expect_near(several.losses, one.losses);
+      expect_near(several.norms, one.norms);
+      expect_near(several.margins, one.margins);
+      expect_near(several.held_out, one.held_out);
+      expect_near(several.held_out_margins, one.held_out_margins);
+    }
   }
 }
 

@@ -10,6 +10,7 @@
 #include "clora/ops/attention/attention.hpp"
 #include "clora/ops/attention/rope_append.hpp"
 #include "clora/ops/gemm/gemm.hpp"
+#include "clora/ops/lora_linear/dora.hpp"
 #include "clora/ops/lora_linear/lora_linear.hpp"
 #include "clora/ops/loss/cross_entropy.hpp"
 #include "clora/ops/optimizers/adamw.hpp"
@@ -51,7 +52,8 @@ struct Family {
   Break broken;
   SelfTestRecord record;
   Variant variant = Variant::cpu;
-  double tolerance = 1e-4;  // of the fast kernels relative to the portable ones
+  double tolerance = 1e-4;   // of the fast kernels relative to the portable ones
+  std::string feature = {};  // what is broken, where a kernel has several breaks in one file
 };
 
 AttentionInputs attention_inputs(SelfTest& t, std::int64_t rows, std::int64_t width,
@@ -167,6 +169,24 @@ void row_shrink(SelfTest& t, std::int64_t steps) {
   term.row_groups = t.input({kRows, kRowGroupWords}, row_group_table(kRows, groups));
   record_gemm(t.batch(), t.output({kRows, 80}), t.input({kRows, steps}, 0.1F, DType::bf16),
               t.input({80, steps}, 0.1F), {.low_rank = term});
+}
+
+// Factors of DoRA to which b a w^T contributes much.
+void column_scales(SelfTest& t) {
+  constexpr std::int64_t kRank = 20, kColumns = 1024, kSteps = 128;
+  constexpr std::size_t kBt = kRank * kSteps, kMagnitude = kBt + kRank * kColumns;
+  const Tensor w = t.input({kColumns, kSteps}, 1, DType::bf16);
+  const std::vector<float> squared(kColumns, 20.0F);
+  record_column_scales(t.batch(), {.parameters = t.input({kMagnitude + kColumns}, 0.3F),
+                                   .squared = t.input({kColumns}, squared),
+                                   .column_scale = t.changed(t.input({kColumns})),
+                                   .layers = {{.w = w,
+                                               .rank = kRank,
+                                               .scale = 0.5F,
+                                               .a = 0,
+                                               .bt = kBt,
+                                               .magnitude = kMagnitude,
+                                               .columns = 0}}});
 }
 
 std::vector<Family> families() {
@@ -369,11 +389,12 @@ std::vector<Family> families() {
        [](SelfTest& t) { row_shrink(t, 256); },
        Variant::wgmma,
        kBf16Tolerance},
-      {"gemm_wgmma_slices",
+      {"gemm_wgmma",
        {"gemm_wgmma_epilogue.clh", "sums[4 * j] += of.x;", ""},
        [](SelfTest& t) { row_shrink(t, 3072); },
        Variant::wgmma,
-       kBf16Tolerance},
+       kBf16Tolerance,
+       "slices"},
       {"gemm_wgmma",
        {"gemm_wgmma_tile_coords.clh", "tile.slice = id % grid.slices", "tile.slice = 0"},
        [](SelfTest& t) {
@@ -410,6 +431,10 @@ std::vector<Family> families() {
        lora_gradients,
        Variant::mma,
        kBf16Tolerance},
+      {"dora_products",
+       {"dora_products.cl", "min(r0 + lane / 4 + 8, R - 1)", "min(r0 + lane / 4, R - 1)"},
+       column_scales,
+       Variant::mma},
       {"attention_forward_cpu", {"attention_cpu.cl"}, [](SelfTest& t) { attention(t, 70, false); }},
       {"attention_forward_bf16_cpu",
        {"attention_bf16_cpu.cl"},
@@ -627,7 +652,9 @@ class BrokenKernel : public testing::TestWithParam<Family> {};
 INSTANTIATE_TEST_SUITE_P(Families, BrokenKernel, testing::ValuesIn(families()),
                          [](const auto& given) {
                            const Family& family = given.param;
-                           std::string name = family.name + " in " + family.broken.file;
+                           std::string name = family.name + " " + family.feature +
+                                              (family.feature.empty() ? "in " : " in ") +
+                                              family.broken.file;
                            std::ranges::replace_if(
                                name, [](char c) { return c == ' ' || c == '.'; }, '_');
                            return name;

@@ -91,6 +91,165 @@ TEST_P(HeadLoss, CapsTheLogitsSoftly) {
   }
 }
 
+// dhead += dlogits^T x, in double.
+std::vector<double> with_dhead(const Problem& p, const std::vector<float>& before) {
+  const auto at = [](const std::vector<float>& m, std::int64_t i) {
+    return double{m[static_cast<std::size_t>(i)]};
+  };
+  const std::int64_t V = p.vocabulary, D = p.width;
+  std::vector<double> logits(static_cast<std::size_t>(p.rows * V));
+  for (std::int64_t i = 0; i < p.rows * V; ++i) {
+    for (std::int64_t d = 0; d < D; ++d) {
+      logits[static_cast<std::size_t>(i)] += at(p.x, i / V * D + d) * at(p.head, i % V * D + d);
+    }
+  }
+  const auto all = reference::cross_entropy(logits, p.targets, p.weight, double{p.soft_cap});
+  std::vector<double> want = test::to_double(before);
+  for (std::int64_t i = 0; i < p.rows * V; ++i) {
+    for (std::int64_t d = 0; d < D; ++d) {
+      want[static_cast<std::size_t>(i % V * D + d)] +=
+          all.dlogits[static_cast<std::size_t>(i)] * at(p.x, i / V * D + d);
+    }
+  }
+  return want;
+}
+
+// In several chunks of rows, and of a vocabulary that is computed in two ranges.
+TEST_P(HeadLoss, AddsTheGradientOfTheHeadItselfWithTheSameBitsEachRun) {
+  for (const Problem& p : {Problem(1, 8, 5), Problem(97, 48, 301),
+                           Problem(97, 48, 301).capped(1.5F), Problem(20, 16, 4099)}) {
+    if (!test::affords(p.rows * p.vocabulary * p.width / 4)) continue;
+    const auto before = test::random_values(p.head.size(), 9, 0.1F);
+    const std::vector<double> want = with_dhead(p, before);
+    std::vector<std::vector<float>> results;
+    for (const std::int64_t chunk : {0, 64, 64}) {
+      const test::Output loss(context(), {p.rows}), dx(context(), {p.rows, p.width});
+      const Tensor dhead = test::upload(context(), {p.vocabulary, p.width}, before);
+      run([&](Batch& batch) {
+        HeadLossInputs inputs = inputs_of(p, chunk);
+        inputs.weight = test::upload(context(), {1}, std::vector{p.weight});
+        inputs.adapter.dhead = dhead;
+        record_head_loss(batch, loss.tensor(), dx.tensor(), inputs);
+      });
+      const std::string what = fmt::format(" of {} rows and {} by {}", p.rows, p.vocabulary, chunk);
+      const double tolerance = test::product_tolerance_of(GetParam(), 512);
+      results.push_back(context().read<float>(dhead));
+      test::expect_close(results.back(), want, tolerance, "dhead" + what);
+      test::expect_close(loss.values(), p.loss, tolerance, "loss" + what);
+      test::expect_close(dx.values(), p.dx, tolerance, "dx" + what);
+    }
+    EXPECT_EQ(results[2], results[1]);
+  }
+}
+
+TEST_P(HeadLoss, RefusesAGradientOfAnotherShapeThanTheHead) {
+  const Problem p(4, 8, 5);
+  Batch batch(context());
+  HeadLossInputs inputs = inputs_of(p, 0);
+  inputs.weight = test::upload(context(), {1}, std::vector{p.weight});
+  inputs.adapter.dhead = test::upload(context(), {8, 5}, p.head);
+  const test::Output loss(context(), {p.rows}), dx(context(), {p.rows, p.width});
+  EXPECT_THAT(test::error_of([&] { record_head_loss(batch, loss.tensor(), dx.tensor(), inputs); }),
+              HasSubstr("adapter.dhead must be f32 [5, 8], got f32 [8, 5]"));
+}
+
+// A head with an adapter: its gradients by the merged head, in double.
+struct AdaptedProblem {
+  std::int64_t rank = 3;
+  float scale = 0.5F;
+  Problem base;
+  std::vector<float> a, bt, before_a, before_bt;
+  Problem merged;
+
+  AdaptedProblem(std::int64_t rows, std::int64_t width, std::int64_t vocabulary)
+      : base(rows, width, vocabulary),
+        a(random(rank * width, 5)),
+        bt(random(rank * vocabulary, 6)),
+        before_a(random(rank * width, 7)),
+        before_bt(random(rank * vocabulary, 8)),
+        merged(width, base.x, merged_head(), base.targets) {}
+
+  static std::vector<float> random(std::int64_t count, std::uint32_t seed) {
+    return test::random_values(static_cast<std::size_t>(count), seed, 0.5F);
+  }
+  static double at(const std::vector<float>& m, std::int64_t i) {
+    return double{m[static_cast<std::size_t>(i)]};
+  }
+  std::vector<float> merged_head() const {
+    std::vector<float> head = base.head;
+    for (std::int64_t v = 0; v < base.vocabulary; ++v) {
+      for (std::int64_t d = 0; d < base.width; ++d) {
+        double sum = 0;
+        for (std::int64_t r = 0; r < rank; ++r) {
+          sum += at(bt, r * base.vocabulary + v) * at(a, r * base.width + d);
+        }
+        head[static_cast<std::size_t>(v * base.width + d)] +=
+            static_cast<float>(double{scale} * sum);
+      }
+    }
+    return head;
+  }
+  // Adds scale * b^T dw to before_a, and scale * (dw a^T)^T to before_bt.
+  void gradients(std::vector<double>& da, std::vector<double>& dbt) const {
+    const std::int64_t V = base.vocabulary, D = base.width;
+    std::vector<double> logits(static_cast<std::size_t>(base.rows * V));
+    for (std::int64_t t = 0; t < base.rows; ++t) {
+      for (std::int64_t v = 0; v < V; ++v) {
+        for (std::int64_t d = 0; d < D; ++d) {
+          logits[static_cast<std::size_t>(t * V + v)] +=
+              at(merged.x, t * D + d) * at(merged.head, v * D + d);
+        }
+      }
+    }
+    const auto all = reference::cross_entropy(logits, base.targets, base.weight, 0);
+    da = test::to_double(before_a);
+    dbt = test::to_double(before_bt);
+    for (std::int64_t v = 0; v < V; ++v) {
+      for (std::int64_t d = 0; d < D; ++d) {
+        double dw = 0;
+        for (std::int64_t t = 0; t < base.rows; ++t) {
+          dw += all.dlogits[static_cast<std::size_t>(t * V + v)] * at(base.x, t * D + d);
+        }
+        for (std::int64_t r = 0; r < rank; ++r) {
+          da[static_cast<std::size_t>(r * D + d)] += double{scale} * dw * at(bt, r * V + v);
+          dbt[static_cast<std::size_t>(r * V + v)] += double{scale} * dw * at(a, r * D + d);
+        }
+      }
+    }
+  }
+};
+
+TEST_P(HeadLoss, OfAnAdaptedHeadIsThatOfTheMergedOneAndItsGradientsAccumulate) {
+  for (const auto& [rows, vocabulary] :
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 5}, {97, 61}, {300, 64}}) {
+    if (!test::affords(rows * vocabulary * 48 / 4)) continue;
+    const AdaptedProblem p(rows, 48, vocabulary);
+    std::vector<double> want_a, want_bt;
+    p.gradients(want_a, want_bt);
+    for (const std::int64_t chunk : {0, 64}) {
+      const test::Output loss(context(), {rows}), alone(context(), {rows});
+      const test::Output dx(context(), {rows, 48});
+      HeadLossInputs inputs = inputs_of(p.base, chunk);
+      inputs.adapter.lora = {.a = test::upload(context(), {p.rank, 48}, p.a),
+                             .bt = test::upload(context(), {p.rank, vocabulary}, p.bt),
+                             .scale = p.scale};
+      run([&](Batch& batch) { record_head_loss(batch, alone.tensor(), {}, inputs); });
+      inputs.weight = test::upload(context(), {1}, std::vector{p.base.weight});
+      inputs.adapter.gradients = {test::upload(context(), {p.rank, 48}, p.before_a),
+                                  test::upload(context(), {p.rank, vocabulary}, p.before_bt)};
+      run([&](Batch& batch) { record_head_loss(batch, loss.tensor(), dx.tensor(), inputs); });
+      const std::string what = fmt::format(" of [{}, {}] by {}", rows, vocabulary, chunk);
+      const double tolerance = test::product_tolerance_of(GetParam(), 512);
+      test::expect_close(loss.values(), p.merged.loss, tolerance, "loss" + what);
+      test::expect_close(alone.values(), p.merged.loss, tolerance, "loss alone" + what);
+      test::expect_close(dx.values(), p.merged.dx, tolerance, "dx" + what);
+      const LoraGradients& got = inputs.adapter.gradients;
+      test::expect_close(context().read<float>(got.da), want_a, tolerance, "da" + what);
+      test::expect_close(context().read<float>(got.dbt), want_bt, tolerance, "dbt" + what);
+    }
+  }
+}
+
 // With one weight for all rows, and one for each.
 TEST_P(HeadLoss, HasTermsAndWeightsOfRowsInEveryChunking) {
   CLORA_SKIP_UNLESS_AFFORDED(97 * 304 * 48 / 4);
@@ -119,6 +278,52 @@ TEST_P(HeadLoss, HasTermsAndWeightsOfRowsInEveryChunking) {
       test::expect_close(weighted.values(), p.dx_of_row_weights(), of_dx, "weighted dx" + what);
     }
   }
+}
+
+// As two heads of which the second has the rows, and the masks, of the second chunk.
+TEST_P(HeadLoss, OfAnAdaptedHeadDropsWithOtherMasksInEachChunk) {
+  constexpr std::int64_t kRows = 200, kChunk = 128, kVocabulary = 40;
+  if (!test::affords(kRows * kVocabulary * 48)) GTEST_SKIP() << "not with small sizes";
+  const AdaptedProblem p(kRows, 48, kVocabulary);
+  const Tensor words = context().upload<std::uint32_t>(
+      {2}, DType::u32, std::vector<std::uint32_t>{17, 4}, MemoryTag::scratch);
+  struct Results {
+    std::vector<float> loss, dx, da, dbt;
+  };
+  const auto results_of = [&](const std::vector<std::pair<std::int64_t, std::uint32_t>>& parts) {
+    const test::Output loss(context(), {kRows});
+    const test::Output dx(context(), {kRows, 48});
+    HeadLossInputs all = inputs_of(p.base, kChunk);
+    all.weight = test::upload(context(), {1}, std::vector{p.base.weight});
+    all.adapter.lora = {.a = test::upload(context(), {p.rank, 48}, p.a),
+                        .bt = test::upload(context(), {p.rank, kVocabulary}, p.bt),
+                        .scale = p.scale,
+                        .dropout = {.probability = 0.5F, .seed_and_step = words}};
+    all.adapter.gradients = {test::upload(context(), {p.rank, 48}, p.before_a),
+                             test::upload(context(), {p.rank, kVocabulary}, p.before_bt)};
+    run([&](Batch& batch) {
+      std::int64_t begin = 0;
+      for (const auto& [rows, site] : parts) {
+        HeadLossInputs part = all;
+        part.x = all.x.rows(begin, rows);
+        part.targets = all.targets.rows(begin, rows);
+        part.adapter.lora.dropout.site = site;
+        record_head_loss(batch, loss.tensor().rows(begin, rows), dx.tensor().rows(begin, rows),
+                         part);
+        begin += rows;
+      }
+    });
+    return Results{loss.values(), dx.values(), context().read<float>(all.adapter.gradients.da),
+                   context().read<float>(all.adapter.gradients.dbt)};
+  };
+  const Results whole = results_of({{kRows, 9}});
+  const Results parts = results_of({{kChunk, 9}, {kRows - kChunk, 9 + (1U << 16U)}});
+  const Results same_masks = results_of({{kChunk, 9}, {kRows - kChunk, 9}});
+  EXPECT_EQ(whole.loss, parts.loss);
+  EXPECT_EQ(whole.dx, parts.dx);
+  EXPECT_EQ(whole.da, parts.da);
+  EXPECT_EQ(whole.dbt, parts.dbt);
+  EXPECT_NE(whole.loss, same_masks.loss);
 }
 
 TEST_P(HeadLoss, HoldsOneChunkOfLogitsOnly) {

@@ -16,7 +16,7 @@ using test::AnswersOfRows;
 using test::Output;
 using test::to_double;
 
-constexpr float kWeight = 0.25F, kNllWeight = 0.125F, kKl = 0.4F;
+constexpr float kWeight = 0.25F, kNllWeight = 0.125F, kKl = 0.4F, kKlCount = 3;
 
 // Pairs of 1, 3, 5, ... rows per answer, each after `prompt` rows that are no answer's; then rows
 // without a loss. Ranges of the answers that do not exist are empty.
@@ -72,25 +72,26 @@ class Preference : public test::OpTest {
   static Tensor tensor_of(const std::vector<T>& values) {
     return test::upload(context(), {std::ssize(values)}, values);
   }
-  static PreferenceInputs inputs_of(const Rows& rows, bool nll) {
+  static PreferenceInputs inputs_of(const Rows& rows, bool nll, float kl_sum) {
     return {.loss = tensor_of(rows.loss),
             .answers = {tensor_of(rows.of.begin), tensor_of(rows.of.end)},
             .answer = tensor_of(rows.of.answer),
             .reference = tensor_of(rows.reference),
             .label = tensor_of(rows.of.label),
             .weights = tensor_of(std::vector{kWeight, kNllWeight}),
-            .kl = tensor_of(std::vector{kKl}),
+            .kl = tensor_of(std::vector{kl_sum, kKlCount}),
             .nll = nll};
   }
   // dx is 2 before, so that it becomes twice the factors of its rows. sums are added to 1.
-  Result run_of(const Rows& rows, const PreferenceFormula& formula, std::int64_t D, bool nll) {
+  Result run_of(const Rows& rows, const PreferenceFormula& formula, std::int64_t D, bool nll,
+                float kl_sum = kKl * kKlCount) {
     const std::int64_t C = std::ssize(rows.loss);
     const Output logps(context(), {C});
     const Tensor sums =
         tensor_of(std::vector<float>(static_cast<std::size_t>(kPreferenceSums), 1.0F));
     const Tensor dx =
         test::upload(context(), {C, D}, std::vector<float>(static_cast<std::size_t>(C * D), 2.0F));
-    const PreferenceInputs inputs = inputs_of(rows, nll);
+    const PreferenceInputs inputs = inputs_of(rows, nll, kl_sum);
     run([&](Batch& batch) {
       record_answer_logps(batch, logps.tensor(), inputs.loss, inputs.answers);
       record_preference_loss(batch, sums, dx, logps.tensor(), inputs, formula);
@@ -158,21 +159,35 @@ TEST_P(Preference, MultipliesTheGradientsOfRowsByCentralDifferences) {
   }
 }
 
-TEST_P(Preference, EstimatesTheDivergenceAsAMeanThatIsNotNegative) {
+TEST_P(Preference, AddsUpTheDivergencesAndTheirNumber) {
   for (const float shift : {-30.0F, 30.0F}) {
     Rows rows = rows_of(40, 1, 9);
     for (float& x : rows.reference) x += shift;
     rows.of.reference = to_double(rows.reference);
     const std::int64_t C = std::ssize(rows.loss);
-    const Output logps(context(), {C}), kl(context(), {1});
-    const PreferenceInputs inputs = inputs_of(rows, false);
+    const Output logps(context(), {C});
+    const Tensor kl = tensor_of(std::vector{1.5F, 2.0F});
+    const PreferenceInputs inputs = inputs_of(rows, false, 0);
     run([&](Batch& batch) {
       record_answer_logps(batch, logps.tensor(), inputs.loss, inputs.answers);
-      record_kl_estimate(batch, kl.tensor(), logps.tensor(), inputs.answers, inputs.reference);
+      record_kl_sums(batch, kl, logps.tensor(), inputs.answers, inputs.reference);
     });
-    const double want = test::kl_reference(rows.of, to_double(rows.loss));
-    EXPECT_NEAR(kl.values().front(), want, 1e-5 * (1 + want)) << shift;
-    EXPECT_EQ(shift > 0, want == 0);
+    const double want = 1.5 + test::kl_sum_reference(rows.of, to_double(rows.loss));
+    const std::vector<float> got = context().read<float>(kl);
+    EXPECT_NEAR(got[0], want, 1e-5 * (1 + std::abs(want))) << shift;
+    EXPECT_EQ(got[1], 2 + 80);
+  }
+}
+
+TEST_P(Preference, TakesAMeanDivergenceThatIsNotNegative) {
+  const Rows rows = rows_of(7, 0, 5);
+  const PreferenceFormula& kto = kFormulas.back();
+  ASSERT_EQ(kto.kind, PreferenceKind::kto);
+  const auto want = test::preference_reference(kto, rows.of, to_double(rows.loss), 0, false);
+  for (const float kl_sum : {-8.0F, 0.0F}) {
+    const Result got = run_of(rows, kto, 1, false, kl_sum);
+    EXPECT_NEAR(got.sums[0], 1 + want.loss, 2e-5 * (1 + std::abs(want.loss))) << kl_sum;
+    EXPECT_EQ(got.sums[11], 1) << kl_sum;
   }
 }
 

@@ -12,6 +12,7 @@ import ctypes
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -129,8 +130,27 @@ def cases():
         yield f"init {start}", dict(r=4, init_lora_weights=start, target_modules=QV), "refused"
     yield "bias", dict(r=4, bias="all", target_modules=QV), "refused"
     yield "lora_bias", dict(r=4, lora_bias=True, target_modules=QV), "refused"
-    yield "head", dict(r=4, target_modules=["q_proj", "lm_head"]), "refused"
-    yield "modules_to_save", dict(r=4, target_modules=QV, modules_to_save=["norm"]), "refused"
+    for tying in (False, True):
+        for ends in (["lm_head"], ["embed_tokens"], ["embed_tokens", "lm_head"],
+                     ["model.embed_tokens"], r".*(q_proj|lm_head|embed_tokens)"):
+            targets = ends if isinstance(ends, str) else ["q_proj"] + ends
+            yield f"ends {ends}{' tied' if tying else ''}", dict(
+                r=4, lora_alpha=7, lora_dropout=0.1, target_modules=targets,
+                ensure_weight_tying=tying), "loaded"
+    yield "ends with their own ranks", dict(
+        r=4, lora_alpha=7, use_rslora=True, target_modules=QV + ["lm_head", "embed_tokens"],
+        rank_pattern={"lm_head": 2, "embed_tokens": 3}, alpha_pattern={"lm_head": 9}), "loaded"
+    yield "head of one layer", dict(r=4, target_modules=["q_proj", "lm_head"],
+                                    layers_to_transform=[1]), "loaded"
+    yield "dora head", dict(r=4, use_dora=True, target_modules=["q_proj", "lm_head"]), "refused"
+    yield "dora embeddings", dict(r=4, use_dora=True, target_modules=["embed_tokens"]), "refused"
+    for modules in (["norm"], ["input_layernorm", "model.norm"], ["embed_tokens"],
+                    ["lm_head", "embed_tokens"]):
+        yield f"modules_to_save {modules}", dict(r=4, target_modules=QV,
+                                                 modules_to_save=modules), "loaded"
+    for modules in (["k_proj"], ["mlp"]):
+        yield f"modules_to_save {modules}", dict(r=4, target_modules=QV,
+                                                 modules_to_save=modules), "refused"
     yield "trainable tokens", dict(r=4, target_modules=QV,
                                    trainable_token_indices=[1, 2]), "refused"
     yield "alora", dict(r=4, target_modules=QV, task_type="CAUSAL_LM",
@@ -161,11 +181,12 @@ def fill(model):
     are small enough for f32 to stay within TOLERANCE through all layers."""
     generator = torch.Generator().manual_seed(3)
     for name, parameter in sorted(model.named_parameters()):
-        if "lora_" in name:
+        if "lora_" in name or "modules_to_save" in name:
             values = torch.randn(parameter.shape, generator=generator)
-            # Magnitudes are near the norms with which they begin.
-            is_magnitude = "lora_magnitude_vector" in name
-            parameter.data = parameter.data * (1 + 0.2 * values) if is_magnitude else 0.08 * values
+            # Magnitudes and full tensors are near the values with which they begin.
+            is_factor = "lora_A" in name or "lora_B" in name or "lora_embedding" in name
+            # In place: PEFT's matrices of a tied head are views of those of the embeddings.
+            parameter.data.copy_(0.08 * values if is_factor else parameter * (1 + 0.2 * values))
 
 
 def logits_of(model):
@@ -193,12 +214,12 @@ def run_case(clora, loaded, base, arguments, wanted, folder):
         want = make_peft(base, arguments, first)
     except Exception as error:
         return True, 0.0, f"PEFT itself cannot do it: {type(error).__name__}: {error}"[:160]
+    vocabulary = want.shape[1]
     try:
         adapter = clora.load_adapter(model, first)
+        differences = {"load": difference(clora.logits(session, vocabulary, adapter), want)}
     except RuntimeError as error:
         return wanted == "refused", 0.0, f"refused: {error}"[:160]
-    vocabulary = want.shape[1]
-    differences = {"load": difference(clora.logits(session, vocabulary, adapter), want)}
     clora.save_adapter(adapter, again)
     second = clora.load_adapter(model, again)
     differences["again"] = difference(clora.logits(session, vocabulary, second), want)
@@ -215,10 +236,32 @@ def run_case(clora, loaded, base, arguments, wanted, folder):
     return good, worst, f"{text}, without it {moved:.1e} {missing or ''}"
 
 
+def run_conversion(program, clora, loaded, base, start, folder):
+    """As run_case(), of an adapter with changed base weights, which `clora adapters convert`
+    converts with its matrices before training."""
+    model, session = loaded
+    changed = get_peft_model(base(), LoraConfig(r=4, lora_alpha=7, init_lora_weights=start,
+                                                target_modules=QV))
+    changed.save_pretrained(folder / "initial")
+    fill(changed)
+    changed.save_pretrained(folder / "trained")
+    want = logits_of(changed)
+    subprocess.run([program, "adapters", "convert", folder / "trained", "--initial",
+                    folder / "initial", "--out", folder / "plain"], check=True,
+                   stdout=subprocess.DEVNULL)
+    adapter = clora.load_adapter(model, folder / "plain")
+    differences = {"converted": difference(clora.logits(session, want.shape[1], adapter), want),
+                   "by PEFT": difference(
+                       logits_of(PeftModel.from_pretrained(base(), folder / "plain")), want)}
+    worst = max(differences.values())
+    return worst <= TOLERANCE, worst, ", ".join(f"{k} {v:.1e}" for k, v in differences.items())
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", required=True, help="libclora.so")
+    parser.add_argument("--program", help="clora, to test conversions as well")
     parser.add_argument("--model", help="only this one: llama, qwen2, qwen3, mistral")
     parser.add_argument("--case", default="", help="only the cases with this in their name")
     arguments = parser.parse_args()
@@ -252,6 +295,14 @@ def main():
                 failed += not good
                 worst = max(worst, most)
                 print(f"{'ok    ' if good else 'FAILED'} {name}: {case}: {text}", flush=True)
+            for start in ("pissa", "pissa_niter_2", "olora") if arguments.program else ():
+                shutil.rmtree(folder / "case", ignore_errors=True)
+                good, most, text = run_conversion(arguments.program, clora, loaded, base, start,
+                                                  folder / "case")
+                total += 1
+                failed += not good
+                worst = max(worst, most)
+                print(f"{'ok    ' if good else 'FAILED'} {name}: convert {start}: {text}", flush=True)
     print(f"{total} cases, {failed} failed, largest difference {worst:.1e} of the largest logit")
     sys.exit(1 if failed else 0)
 

@@ -32,15 +32,14 @@ inline double logp_reference(const AnswersOfRows& of, const std::vector<double>&
   return sum;
 }
 
-// The mean of the divergences that are estimated, at least 0.
-inline double kl_reference(const AnswersOfRows& of, const std::vector<double>& loss) {
-  double sum = 0, count = 0;
+// The sum of the divergences that are estimated.
+inline double kl_sum_reference(const AnswersOfRows& of, const std::vector<double>& loss) {
+  double sum = 0;
   for (std::size_t a = 0; a < of.begin.size(); ++a) {
     if (of.begin[a] >= of.end[a]) continue;
     sum += logp_reference(of, loss, a) - of.reference[a];
-    ++count;
   }
-  return count > 0 ? std::fmax(sum / count, 0) : 0;
+  return sum;
 }
 
 inline void add_answer(PreferenceTotals& totals, bool is_chosen, double reward, double logp) {

@@ -122,6 +122,7 @@ std::vector<ChoiceQuestion> read_choice_questions(const std::filesystem::path& p
                                                   const ChatTemplate* chat_template,
                                                   RecordOptions options) {
   options.append_eos = false;
+  options.preference.reset();  // choices are completions, whatever the other records are
   const RecordReader reader(tokenizer, chat_template, options);
   RecordTexts texts(path, kLimits.bytes);
   std::vector<ChoiceQuestion> questions;

@@ -19,15 +19,6 @@ bool begins(const std::string& wanted, const std::string& so_far) {
   return wanted.starts_with(stripped(so_far));
 }
 
-std::int64_t positions_for(const std::vector<Question>& questions) {
-  std::int64_t most = 0;
-  for (const Question& question : questions) {
-    most =
-        std::max(most, static_cast<std::int64_t>(question.prompt.size()) + reply_limit(question));
-  }
-  return most + 1;
-}
-
 }  // namespace
 
 std::int64_t reply_limit(const Question& question) {
@@ -44,7 +35,8 @@ std::vector<Question> questions_of(const Records& records) {
   std::vector<Question> questions;
   for (const RecordView record : records.records) {
     const auto first = std::ranges::find(record.is_target, 1);
-    const auto last = std::find(first, record.is_target.end(), 0);
+    const auto last =
+        std::find_if(first, record.is_target.end(), [](std::uint8_t mark) { return mark != 1; });
     const auto begin = first - record.is_target.begin();
     const auto end = last - record.is_target.begin();
     if (begin < 2 || begin == end) continue;  // a text is scored from its second token on
@@ -53,6 +45,15 @@ std::vector<Question> questions_of(const Records& records) {
         {{ids.begin(), ids.begin() + begin}, {ids.begin() + begin, ids.begin() + end}});
   }
   return questions;
+}
+
+std::int64_t positions_for(const std::vector<Question>& questions) {
+  std::int64_t most = 0;
+  for (const Question& question : questions) {
+    most =
+        std::max(most, static_cast<std::int64_t>(question.prompt.size()) + reply_limit(question));
+  }
+  return most + 1;
 }
 
 double exact_match(LanguageModel& model, const Adapter* adapter, const Tokenizer& tokenizer,

@@ -13,13 +13,14 @@
 namespace clora {
 
 // The prompt and reference answer of a record: the tokens before its first target, and the
-// contiguous targets from there.
+// contiguous targets from there; of answers that are compared, the preferred or desirable one.
 struct Question {
   std::vector<std::int32_t> prompt;
   std::vector<std::int32_t> answer;
 };
 
-// The questions of the records that have a prompt; a {"text"} record has none. Pure.
+// The questions of the records that have a prompt and such an answer; a {"text"} record has none.
+// Pure.
 std::vector<Question> questions_of(const Records& records);
 
 // The number of tokens that a reply may have: a quarter more than the reference, since the model
@@ -39,6 +40,9 @@ struct ExactMatchConfig {
   // answers stop as soon as they cannot match any more.
   std::size_t full_answers = 0;
 };
+
+// The positions of the Generator that exact_match() makes. REQUIRES: as there.
+std::int64_t positions_for(const std::vector<Question>& questions);
 
 // Generates answers greedily and returns the fraction of them that match. on_answer returns false
 // to stop. REQUIRES: questions is not empty.

@@ -7,6 +7,9 @@
 #include <cmath>
 
 #include "clora/lora/peft_files.hpp"
+#include "clora/model/transformer/adapter_sites.hpp"
+#include "clora/model/transformer/saved_tensors.hpp"
+#include "clora/model/weights/stored_ends.hpp"
 #include "clora/ops/roofline_peaks/roofline_peaks.hpp"
 #include "clora/runtime/error.hpp"
 #include "runtime/elapsed.hpp"
@@ -83,19 +86,11 @@ LoadedModel::LoadedModel(const CommonOptions& options, Output& output, std::int6
 
 std::optional<Adapter> LoadedModel::adapter(const std::string& folder) {
   if (folder.empty()) return std::nullopt;
-  return load_adapter(*context_, folder, adapter_sites(model_->config()));
-}
-
-std::vector<std::int32_t> LoadedModel::end_ids(const ModelText& text) const {
-  std::vector<std::int32_t> ids = model_->config().eos_ids;
-  if (text.has_tokenizer()) {
-    const auto& more = text.tokenizer().end_of_generation();
-    ids.insert(ids.end(), more.begin(), more.end());
-  }
-  std::ranges::sort(ids);
-  const auto repeated = std::ranges::unique(ids);
-  ids.erase(repeated.begin(), repeated.end());
-  return ids;
+  const ModelConfig& config = model_->config();
+  Adapter adapter =
+      load_adapter(*context_, folder, all_adapter_sites(config), savable_tensors(config));
+  require_stored_ends(folder, files_.all());
+  return adapter;
 }
 
 void LoadedModel::show_inside() {

@@ -35,9 +35,6 @@ class LoadedModel {
   // Loads the adapter of a folder; nullopt for an empty path. Errors: those of load_adapter().
   std::optional<Adapter> adapter(const std::string& folder);
 
-  // The tokens that end an answer, from the tokeniser and the model's configuration.
-  std::vector<std::int32_t> end_ids(const ModelText& text) const;
-
   // Shows the results of --profile (a table on stderr, or JSON with --json) and writes the file of
   // --trace. Errors: io, device.
   void show_inside();

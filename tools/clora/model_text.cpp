@@ -57,6 +57,18 @@ std::int64_t ModelText::max_positions() const {
   }
 }
 
+std::vector<std::int32_t> ModelText::end_ids(const ModelConfig& config) const {
+  std::vector<std::int32_t> ids = config.eos_ids;
+  if (tokenizer_) {
+    const auto& more = tokenizer_->end_of_generation();
+    ids.insert(ids.end(), more.begin(), more.end());
+  }
+  std::ranges::sort(ids);
+  const auto repeated = std::ranges::unique(ids);
+  ids.erase(repeated.begin(), repeated.end());
+  return ids;
+}
+
 const Tokenizer& ModelText::tokenizer() const {
   if (!tokenizer_) fail(ErrorCode::unsupported, "{}", tokenizer_problem_);
   return *tokenizer_;

@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "clora/model/configuration/model_config.hpp"
 #include "clora/model/text/chat_template.hpp"
 #include "clora/model/text/tokenizer.hpp"
 
@@ -29,6 +31,8 @@ class ModelText {
   const std::string& chat_template_text() const noexcept { return template_text_; }
   // The maximum number of positions of the model; 0 if its files do not state it.
   std::int64_t max_positions() const;
+  // The tokens that end a reply, from the tokeniser and the model's configuration.
+  std::vector<std::int32_t> end_ids(const ModelConfig& config) const;
   const std::string& tokenizer_problem() const noexcept { return tokenizer_problem_; }
   const std::string& chat_template_problem() const noexcept { return template_problem_; }
 

@@ -23,7 +23,8 @@ void add_target_modules_option(CLI::App& command, std::vector<std::string>& modu
                                const std::string& group) {
   command
       .add_option("--target-modules", modules,
-                  "Linear layers to adapt: all-linear, or names such as q_proj,v_proj")
+                  "Layers to adapt: all-linear (of the blocks), or names such as q_proj,v_proj; "
+                  "embed_tokens and lm_head only if they are named")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("NAMES")

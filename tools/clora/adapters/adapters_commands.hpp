@@ -8,6 +8,7 @@ namespace clora {
 
 void add_adapters_add_command(CLI::App& group, Action& action);
 void add_adapters_subtract_command(CLI::App& group, Action& action);
+void add_adapters_convert_command(CLI::App& group, Action& action);
 void add_adapters_extract_command(CLI::App& group, Action& action);
 void add_adapters_resize_command(CLI::App& group, Action& action);
 void add_adapters_prune_command(CLI::App& group, Action& action);

@@ -53,7 +53,7 @@ int extract(const Options& options) {
   Output output(options.result.common.output);
   const std::string inputs[] = {options.result.common.model, options.tuned};
   require_free(options.result, inputs);
-  nlohmann::ordered_json tuned_loss;
+  auto tuned_loss = nlohmann::ordered_json::object();
   {
     ValidationLosses losses(options.result, output, options.tuned);
     losses.add("fine-tuned model");

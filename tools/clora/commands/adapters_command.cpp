@@ -21,6 +21,7 @@ void add_adapters_command(CLI::App& program, Action& action) {
   group->footer(kFooter);
   add_adapters_add_command(*group, action);
   add_adapters_subtract_command(*group, action);
+  add_adapters_convert_command(*group, action);
   add_adapters_extract_command(*group, action);
   add_adapters_resize_command(*group, action);
   add_adapters_prune_command(*group, action);

@@ -178,7 +178,7 @@ int chat(const Options& options) {
   GenerationConfig config = options.sampling.config;
   config.sampling.seed = static_cast<std::uint32_t>(options.common.seed);
   config.grammar = std::move(grammar);
-  config.end_ids = loaded.end_ids(text);
+  config.end_ids = text.end_ids(loaded.model().config());
   const std::int64_t limit = loaded.model().config().max_positions;
   const std::int64_t positions = limit > 0 ? std::min(options.context, limit) : options.context;
   // A turn computes only what the turns before it did not.

@@ -1,4 +1,4 @@
-// clora eval: loss, perplexity and exact match of a model on records.
+// clora eval: loss, perplexity, exact match and preferences of a model on records.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "clora/model/training/evaluator.hpp"
+#include "model/training/preference_run.hpp"
 #include "runtime/fail.hpp"
 #include "tools/clora/choices.hpp"
 #include "tools/clora/commands/commands.hpp"
@@ -16,6 +17,7 @@
 #include "tools/clora/exact_match.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/progress_bar.hpp"
+#include "tools/clora/training/preference_options.hpp"
 #include "tools/command_line/local_path.hpp"
 #include "tools/command_line/number_options.hpp"
 
@@ -35,7 +37,10 @@ anchors whose positive is among the nearest of all positives. {"sentence1": ...,
   clora eval --model MODEL.gguf --data questions.jsonl --choices
 With --choices, records are {"prompt": ..., "choices": [...], "answer": index or text}. The accuracy
 is the share of records whose right choice is the likeliest after the prompt; the normalised one
-compares likelihoods per character (acc and acc_norm of lm-evaluation-harness).)";
+compares likelihoods per character (acc and acc_norm of lm-evaluation-harness).
+  clora eval --model MODEL.gguf --data pairs.jsonl --loss dpo --beta 0.1 --adapter my-adapter
+With --loss dpo, ipo, orpo or kto, records are prompts with answers, as in training. The reference is
+the base model, or the model with --reference-adapter.)";
 
 struct Options {
   CommonOptions common;
@@ -44,6 +49,9 @@ struct Options {
   std::string adapter;
   bool exact_match = false;
   bool choices = false;
+  PreferenceOptions preference;
+  std::string reference_adapter;
+  std::int64_t batch_size = TrainingRunConfig().batch_size;
   std::int64_t show = 0;
 };
 
@@ -68,23 +76,23 @@ double match(const Options& options, LoadedModel& loaded, const Adapter* adapter
   ProgressBar bar(output, "record", static_cast<std::int64_t>(questions.size()));
   const Interrupt interrupt("\nclora: stopping; press Ctrl-C again to stop immediately\n");
   std::int64_t generated = 0, matched = 0;
-  return exact_match(
-      loaded.model(), adapter, text.tokenizer(), questions,
-      {.end_ids = loaded.end_ids(text), .full_answers = static_cast<std::size_t>(options.show)},
-      [&](const Answer& answer) {
-        ++generated;
-        matched += answer.exact() ? 1 : 0;
-        if (generated <= options.show) {
-          bar.clear();
-          show_answer(output, answer);
-        }
-        bar.update(generated, fmt::format("{} exact", matched));
-        if (interrupt.requested()) {
-          fail(ErrorCode::cancelled, "eval: stopped after {} of {} records", generated,
-               questions.size());
-        }
-        return true;
-      });
+  return exact_match(loaded.model(), adapter, text.tokenizer(), questions,
+                     {.end_ids = text.end_ids(loaded.model().config()),
+                      .full_answers = static_cast<std::size_t>(options.show)},
+                     [&](const Answer& answer) {
+                       ++generated;
+                       matched += answer.exact() ? 1 : 0;
+                       if (generated <= options.show) {
+                         bar.clear();
+                         show_answer(output, answer);
+                       }
+                       bar.update(generated, fmt::format("{} exact", matched));
+                       if (interrupt.requested()) {
+                         fail(ErrorCode::cancelled, "eval: stopped after {} of {} records",
+                              generated, questions.size());
+                       }
+                       return true;
+                     });
 }
 
 // Without the contrastive loss, which depends on the batches.
@@ -146,12 +154,76 @@ int eval_choices(const Options& options) {
   return 0;
 }
 
+void warn_without_adapter(const Options& options, const PreferenceLoss& loss, Output& output) {
+  if (!options.adapter.empty() || !options.reference_adapter.empty() || !loss.has_reference()) {
+    return;
+  }
+  output.warning(
+      "without --adapter the model is its own reference, so that rewards and margins are 0; --loss "
+      "orpo compares answers without a reference");
+}
+
+// With the reference computed first.
+EvalResult evaluated_preferences(const Options& options, const PreferenceLoss& loss,
+                                 LoadedModel& loaded, const Adapter* adapter,
+                                 const Records& records) {
+  const std::optional<Adapter> of_reference = loaded.adapter(options.reference_adapter);
+  const auto arena = std::make_shared<Arena>();
+  PreferenceRows rows = preference_rows(records,
+                                        {.batch_size = options.batch_size,
+                                         .adapter_out = {},
+                                         .max_seq_length = options.data.max_seq_length,
+                                         .preference = loss},
+                                        loaded.model().config());
+  const Interrupt interrupt("\nclora: stopping; press Ctrl-C again to stop immediately\n");
+  PreferenceEvaluator reference(loaded.model(), of_reference ? &*of_reference : nullptr, arena,
+                                loss, {});
+  if (!reference.compute_reference(rows, [&] { return interrupt.requested(); })) {
+    fail(ErrorCode::cancelled, "eval: stopped before the last record");
+  }
+  PreferenceEvaluator evaluator(loaded.model(), adapter, arena, loss, {});
+  return evaluator.evaluate(rows, static_cast<std::size_t>(options.batch_size));
+}
+
+int eval_preferences(const Options& options, const PreferenceLoss& loss) {
+  Output output(options.common.output);
+  DataOptions data = options.data;
+  options.preference.apply_to(data);
+  const ModelText text(options.common.model, data.chat_template);
+  const Records records =
+      read_records(unweighted_files_of(data, "eval"), data, data.limit, text, output);
+  warn_without_adapter(options, loss, output);
+  LoadedModel loaded(options.common, output, data.max_seq_length);
+  const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
+  const Adapter* used = adapter ? &*adapter : nullptr;
+  const EvalResult result = evaluated_preferences(options, loss, loaded, used, records);
+  output.result("loss {:.6f}  {}  {} {}  {:.1f} s", result.loss, text_of(result.preference),
+                result.tokens, loss.has_pairs() ? "pairs" : "answers", result.seconds);
+  nlohmann::ordered_json object{{"loss", result.loss}, {"records", result.tokens}};
+  add_to(object, result.preference);
+  object["seconds"] = result.seconds;
+  if (options.exact_match) {
+    object["exact_match"] = match(options, loaded, used, text, records, output);
+    output.result("exact match {:.1f} %", 100 * object["exact_match"].get<double>());
+  }
+  output.object(object);
+  loaded.show_inside();
+  return 0;
+}
+
 int eval(const Options& options) {
+  const std::optional<PreferenceLoss> preference = options.preference.preference();
+  require(!options.choices || !preference, "eval: --choices is for --loss sft, got {}",
+          options.preference.loss);
+  require((preference && preference->has_reference()) || options.reference_adapter.empty(),
+          "eval: --reference-adapter is for --loss dpo, ipo or kto, got {}",
+          options.preference.loss);
   if (options.task.embeds()) {
-    require(!options.choices, "eval: --choices is for --task text");
+    require(!options.choices && !preference, "eval: --choices and --loss are for --task text");
     return eval_embedding(options);
   }
   if (options.choices) return eval_choices(options);
+  if (preference) return eval_preferences(options, *preference);
   Output output(options.common.output);
   const ModelText text(options.common.model, options.data.chat_template);
   const Records records = read_records(unweighted_files_of(options.data, "eval"), options.data,
@@ -196,6 +268,19 @@ void add_eval_command(CLI::App& program, Action& action) {
       ->type_name("N")
       ->transform(Integer(0, kMaxCount))
       ->capture_default_str();
+  add_preference_options(*command, options->preference);
+  command
+      ->add_option("--reference-adapter", options->reference_adapter,
+                   "With --loss dpo, ipo or kto: the adapter of the reference [none]")
+      ->check(LocalPath(HubKind::model))
+      ->type_name("DIR")
+      ->group("Preferences");
+  command
+      ->add_option("--batch-size", options->batch_size,
+                   "With --loss kto: answers that share an estimate of the KL term")
+      ->transform(Integer(2, kMaxCount))
+      ->capture_default_str()
+      ->group("Preferences");
   add_run_options(*command, options->common);
   command->footer(kFooter);
   command->callback([options, &action] { action = [options] { return eval(*options); }; });

@@ -147,7 +147,7 @@ int generate(const Options& options) {
   require_prompt(prompt, loaded.model().config());
   const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
   const GenerationConfig config =
-      generation_config(options, std::move(grammar), loaded.end_ids(text));
+      generation_config(options, std::move(grammar), text.end_ids(loaded.model().config()));
   Generator generator(loaded.model(), adapter ? &*adapter : nullptr,
                       generator_config(options, prompt, cache, loaded.model().config()));
   cache.load(generator, output);

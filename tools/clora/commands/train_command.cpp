@@ -6,7 +6,6 @@
 #include <memory>
 
 #include "clora/model/training/training_run.hpp"
-#include "clora/model/transformer/column_scales.hpp"
 #include "runtime/fail.hpp"
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/embedding_task.hpp"
@@ -94,20 +93,23 @@ TrainingRunConfig run_config(const Options& options, const ModelConfig& model) {
   return config;
 }
 
-// Chooses what the run keeps in memory, before anything of it is loaded.
-void plan_memory(Options& options, const TrainingData& data, Output& output) {
+// Chooses what the run keeps in memory, before anything of it is loaded. On all ranks alike, so
+// that like devices get the same policy.
+void plan_memory(Options& options, const TrainingData& data, const RunEvaluation& evaluation,
+                 Output& output) {
   const TraceSpan span(options.common.trace.get(), "plan memory");
   const WeightFiles files = WeightFiles::open(options.common.model);
   const TrainingRunConfig config = run_config(options, files.config());
-  const PlannedRun run{.context = context_config(options.common),
-                       .files = &files,
-                       .context_length = options.data.max_seq_length,
-                       .make_adapter =
-                           [&](Context& context, const ModelConfig& model) {
-                             return make_adapter(options.adapter, context, model,
-                                                 options.common.model, options.common.seed);
-                           },
-                       .trainer = trainer_config(config)};
+  PlannedRun run{.context = context_config(options.common),
+                 .files = &files,
+                 .context_length = options.data.max_seq_length,
+                 .make_adapter =
+                     [&](Context& context, const ModelConfig& model) {
+                       return make_adapter(options.adapter, context, model, options.common.model,
+                                           options.common.seed);
+                     },
+                 .trainer = trainer_config(config)};
+  evaluation.add_to(run);
   const PolicyPlan plan =
       planned_memory(options.memory, run, largest_step(files.config(), data.train, config));
   options.run.settings.policy = plan.policy;
@@ -138,11 +140,12 @@ TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& 
   TrainingReport report(output, inputs.loaded, options.common.model, folder, options.effective,
                         options.report);
   report.score_by([&] {
-    return inputs.evaluation.scores(inputs.loaded, inputs.adapter, inputs.text, interrupt, output);
+    return inputs.evaluation.scores({inputs.loaded.model(), inputs.adapter, inputs.text,
+                                     config.ranks, [&] { return interrupt.requested(); }},
+                                    output);
   });
   report.start(inputs.adapter, inputs.data.train, valid, config, json_of(inputs.data));
-  if (valid != nullptr && !options.task.embeds() && !config.preference)
-    report.show_replies(inputs.text, *valid);
+  if (valid != nullptr && !options.task.embeds()) report.show_replies(inputs.text, *valid);
   const TrainingSummary summary =
       run_training(inputs.loaded.model(), inputs.adapter, inputs.data.train, valid, config,
                    folder.checkpoint(), report.callbacks(interrupt));
@@ -183,7 +186,7 @@ Options options_on(const RunDevice& device, Communicator* ranks, Options options
 Adapter new_adapter(const Options& options, LanguageModel& model) {
   Adapter adapter = make_adapter(options.adapter, model.context(), model.config(),
                                  options.common.model, options.common.seed);
-  if (options.adapter.init.empty()) initialise_magnitudes(model, adapter);
+  initialise_from_model(options.adapter, model, adapter);
   return adapter;
 }
 
@@ -192,7 +195,7 @@ TrainingSummary lead(Options options, RunFolder& folder, const TrainingData& dat
                      const ModelText& text, const RunEvaluation& evaluation, Output& output) {
   Communicator* const ranks = options.run.settings.ranks;
   if (ranks != nullptr) (void)ranks->all_gather(folder.checkpoint().string());
-  plan_memory(options, data, output);
+  plan_memory(options, data, evaluation, output);
   LoadedModel loaded(options.common, output, options.data.max_seq_length);
   Adapter adapter = new_adapter(options, loaded.model());
   if (!folder.checkpoint().empty()) {  // checked before anything in the folder changes
@@ -206,8 +209,9 @@ TrainingSummary lead(Options options, RunFolder& folder, const TrainingData& dat
 }
 
 // Searches a learning rate with the adapter and the data of the run, and throws the adapter away.
-int search(Options options, const TrainingData& data, Output& output) {
-  plan_memory(options, data, output);
+int search(Options options, const TrainingData& data, const RunEvaluation& evaluation,
+           Output& output) {
+  plan_memory(options, data, evaluation, output);
   LoadedModel loaded(options.common, output, options.data.max_seq_length);
   Adapter adapter = new_adapter(options, loaded.model());
   const int code =
@@ -218,13 +222,14 @@ int search(Options options, const TrainingData& data, Output& output) {
 }
 
 // Any other rank: computes and writes nothing. should_stop: for processes, which get signals.
-void follow(Options options, const TrainingData& data, const std::function<bool()>& should_stop) {
+void follow(Options options, const TrainingData& data, const ModelText& text,
+            const RunEvaluation& evaluation, const std::function<bool()>& should_stop) {
   const std::string checkpoint = options.run.settings.ranks->all_gather("").front();
   options.common.output.quiet = true;
   options.common.trace = nullptr;
   options.common.profile.clear();
   Output output(options.common.output);
-  plan_memory(options, data, output);
+  plan_memory(options, data, evaluation, output);
   Context context(context_config(options.common));
   require_precision(options.common, context.device());
   const WeightFiles files = WeightFiles::open(options.common.model);
@@ -232,28 +237,27 @@ void follow(Options options, const TrainingData& data, const std::function<bool(
   Adapter adapter = new_adapter(options, model);
   TrainingCallbacks callbacks;
   callbacks.should_stop = should_stop;
+  callbacks.on_eval = [&](const EvalResult&) {
+    evaluation.take_part({model, adapter, text, options.run.settings.ranks, should_stop});
+  };
   run_training(model, adapter, data.train, data.valid ? &*data.valid : nullptr,
                run_config(options, model.config()), checkpoint, callbacks);
 }
 
 // A rank in a process of its own: a signal stops all ranks after the step.
-void follow_in_process(const Options& options, const TrainingData& data) {
+void follow_in_process(const Options& options, const TrainingData& data, const ModelText& text,
+                       const RunEvaluation& evaluation) {
   const Interrupt interrupt("");
-  follow(options, data, [&] { return interrupt.requested(); });
+  follow(options, data, text, evaluation, [&] { return interrupt.requested(); });
 }
 
 // Errors: invalid_argument for options that exclude each other.
 void check_combination(const Options& options, std::int64_t devices) {
-  const bool prefers = options.preference.preference().has_value();
   require(!options.find_rate.searches() || devices == 1,
           "train: --find-lr searches on one device, got {}; name one by --device", devices);
-  require(!options.find_rate.searches() || !prefers,
+  require(!options.find_rate.searches() || !options.preference.preference(),
           "train: --find-lr searches with the loss of the next token; leave out --loss {}",
           options.preference.loss);
-  require(devices == 1 || !prefers, "train: --loss {} trains on one device, got {}; name one",
-          options.preference.loss, devices);
-  require(!prefers || !options.evaluation.generates(),
-          "train: exact match, choices and --eval-command are for --loss sft");
 }
 
 int train(Options options) {
@@ -283,7 +287,7 @@ int train(Options options) {
                                  data.valid ? &*data.valid : nullptr);
   check_report_options(options.report, data.valid.has_value());
   if (options.task.embeds()) options.adapter.config.task_type = kFeatureExtraction;
-  if (options.find_rate.searches()) return search(options, data, output);
+  if (options.find_rate.searches()) return search(options, data, evaluation, output);
   TrainingSummary summary;
   devices.run(
       [&](const RunDevice& device, Communicator* ranks) {
@@ -292,9 +296,9 @@ int train(Options options) {
       [&](const RunDevice& device, Communicator* ranks) {
         const Options own = options_on(device, ranks, options);
         if (folder) {
-          follow(own, data, {});
+          follow(own, data, text, evaluation, [] { return false; });
         } else {
-          follow_in_process(own, data);
+          follow_in_process(own, data, text, evaluation);
         }
       });
   return summary.stopped ? 1 : 0;

@@ -7,6 +7,8 @@
 
 #include "clora/lora/peft_files.hpp"
 #include "clora/model/generation/grammar/token_grammar.hpp"
+#include "clora/model/transformer/adapter_sites.hpp"
+#include "clora/model/transformer/saved_tensors.hpp"
 #include "clora/runtime/files/digest.hpp"
 #include "clora/serving/engine_backend.hpp"
 #include "clora/serving/request_error.hpp"
@@ -46,7 +48,8 @@ std::vector<ServedAdapter> load_adapters(Context& context, const ModelConfig& mo
                                          const ServeOptions& options) {
   std::vector<ServedAdapter> adapters;
   for (const NamedAdapter& source : named_adapters_of(options)) {
-    adapters.push_back({source, load_adapter(context, source.folder, adapter_sites(model))});
+    adapters.push_back({source, load_adapter(context, source.folder, all_adapter_sites(model),
+                                             savable_tensors(model))});
   }
   return adapters;
 }
@@ -200,7 +203,7 @@ struct ModelService::Impl {
             .chat_template_text = text.chat_template_text(),
             .chat_template_source = options.chat_template.empty() ? tokenizer.chat_template()
                                                                   : text.chat_template_text(),
-            .end_ids = loaded.end_ids(text),
+            .end_ids = text.end_ids(loaded.model().config()),
             .fingerprint = "fp_" + digest_of(std::string_view(identity)).text().substr(0, 10),
             .limits = {.max_positions = config.max_positions,
                        .max_output_tokens = options.max_output_tokens,

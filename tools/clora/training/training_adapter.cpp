@@ -1,10 +1,17 @@
 #include "tools/clora/training/training_adapter.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 
 #include "clora/lora/peft_files.hpp"
+#include "clora/model/transformer/adapter_sites.hpp"
+#include "clora/model/transformer/column_scales.hpp"
+#include "clora/model/transformer/saved_tensors.hpp"
+#include "clora/model/weights/stored_ends.hpp"
 #include "lora/module_selection.hpp"
+#include "lora/saved_tensors.hpp"
 #include "runtime/fail.hpp"
 #include "tools/command_line/adapter_options.hpp"
 #include "tools/command_line/local_path.hpp"
@@ -14,7 +21,8 @@ namespace clora {
 namespace {
 
 // The options that describe an adapter.
-constexpr std::array kDescribing{"rank", "alpha", "dropout", "dora", "target-modules", "layers"};
+constexpr std::array kDescribing{"rank",           "alpha",  "dropout",        "dora",
+                                 "target-modules", "layers", "modules-to-save"};
 
 std::int64_t last_layers(const TrainingAdapterOptions& options) {
   if (options.layers == "all") return 0;
@@ -86,6 +94,16 @@ void add_training_adapter_options(CLI::App& command, TrainingAdapterOptions& opt
                 "Train magnitudes of the layers' outputs next to the adapter (DoRA)")
       ->group(group);
   add_target_modules_option(command, options.target_modules, group);
+  command
+      .add_option(
+          "--modules-to-save", options.config.modules_to_save,
+          "Modules to train in full and to store with the adapter: the ends of their names, "
+          "such as input_layernorm, or norm for all norms")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("NAMES")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->group(group);
   command.add_option("--layers", options.layers, "Blocks to adapt: all, or the last N")
       ->transform(WordOrInteger("all", 1, 10000))
       ->type_name("all|N")
@@ -96,21 +114,35 @@ void add_training_adapter_options(CLI::App& command, TrainingAdapterOptions& opt
 Adapter make_adapter(const TrainingAdapterOptions& options, Context& context,
                      const ModelConfig& model, const std::string& model_name, std::uint64_t seed) {
   if (!options.init.empty()) {
-    Adapter adapter = load_adapter(context, options.init, adapter_sites(model));
+    Adapter adapter =
+        load_adapter(context, options.init, all_adapter_sites(model), savable_tensors(model));
+    if (has_stored_ends(options.init)) {
+      require_stored_ends(options.init, WeightFiles::open(model_name).all());
+    }
     require_same(options, "rank", options.config.rank, adapter.config().rank);
     require_same(options, "alpha", options.config.alpha, adapter.config().alpha);
     require_same(options, "dropout", options.config.dropout, adapter.config().dropout);
     require_same(options, "dora", options.config.use_dora, adapter.config().use_dora);
+    require_same(options, "modules-to-save", options.config.modules_to_save,
+                 adapter.config().modules_to_save);
     require_same_modules(options, adapter, model);
     return adapter;
   }
   const auto sites = select_sites(model, options.target_modules, last_layers(options));
   AdapterConfig config = options.config;
   config.base_model = model_name;
-  select_exactly(config, sites, adapter_sites(model));
-  Adapter adapter(context, sites, config);
+  select_exactly(config, sites, all_adapter_sites(model));
+  Adapter adapter(context, sites, config,
+                  select_saved_tensors(savable_tensors(model), config.modules_to_save, "train"));
   adapter.initialise(seed);
   return adapter;
+}
+
+void initialise_from_model(const TrainingAdapterOptions& options, LanguageModel& model,
+                           Adapter& adapter) {
+  if (!options.init.empty()) return;
+  initialise_magnitudes(model, adapter);
+  initialise_saved_tensors(model, adapter);
 }
 
 }  // namespace clora

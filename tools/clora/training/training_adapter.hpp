@@ -29,10 +29,14 @@ struct TrainingAdapterOptions {
 
 void add_training_adapter_options(CLI::App& command, TrainingAdapterOptions& options);
 
-// Magnitudes of a new adapter (DoRA) follow from the weights: initialise_magnitudes().
+// Of a new adapter, magnitudes and modules trained in full follow in initialise_from_model().
 // `model` is the model name stored in the adapter's configuration. Errors: those of load_adapter()
 // and select_sites(); invalid_argument for an option that contradicts an existing adapter.
 Adapter make_adapter(const TrainingAdapterOptions& options, Context& context,
                      const ModelConfig& config, const std::string& model, std::uint64_t seed);
+// Sets what of a new adapter follows from the model's weights: magnitudes (DoRA) and modules
+// trained in full. Does nothing to an existing one.
+void initialise_from_model(const TrainingAdapterOptions& options, LanguageModel& model,
+                           Adapter& adapter);
 
 }  // namespace clora

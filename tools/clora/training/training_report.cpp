@@ -107,8 +107,9 @@ void TrainingReport::start(const Adapter& adapter, const Records& train, const R
 void TrainingReport::show_replies(const ModelText& text, const Records& held_out) {
   const std::int64_t count = options_.page ? options_.samples.value_or(kDefaultSamples) : 0;
   if (count == 0) return;
-  auto samples = std::make_unique<ReplySamples>(loaded_.model(), *adapter_, text.tokenizer(),
-                                                held_out, loaded_.end_ids(text), count);
+  auto samples =
+      std::make_unique<ReplySamples>(loaded_.model(), *adapter_, text.tokenizer(), held_out,
+                                     text.end_ids(loaded_.model().config()), count);
   if (samples->has_prompts()) {
     samples_ = std::move(samples);
   } else if (options_.samples) {

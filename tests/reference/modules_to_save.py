@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Modules trained in full next to LoRA (modules_to_save), by peft: training steps of tiny models.
+
+usage: modules_to_save.py OUT.json
+
+Writes tests/reference/modules_to_save.json; families.py describes the models, which are some of its
+families, their documents, first matrices A and B, and their AdamW. Everything is float32 on the CPU,
+but that of qwen3_5_text float64.
+
+  versions
+  models  by names that begin with that of a family: modules_to_save; the names of the full tensors in PEFT's file; the loss and
+          the L2 norm of the gradients of all A, B and full tensors of 10 steps, before each update;
+          and the logits of the second document after them
+"""
+import json
+import math
+import os
+import sys
+import tempfile
+
+import peft
+import torch
+import transformers
+from safetensors import safe_open
+
+import families
+
+MODULES = {"llama": ["norm"], "qwen3": ["norm"], "gemma2": ["norm"], "granite": ["norm"],
+           "lfm2": ["norm"], "qwen3_5_text": ["norm"], "phi3": ["input_layernorm", "model.norm"],
+           # Embeddings and the head, of a model with a head of its own, and of tied ones.
+           "llama:ends": ["embed_tokens", "lm_head", "norm"], "gemma2:embeddings": ["embed_tokens"],
+           "gemma2:head": ["lm_head"], "granite:ends": ["embed_tokens", "lm_head"]}
+
+
+def with_modules(model, targets, modules):
+    model = peft.get_peft_model(model, peft.LoraConfig(
+        r=3, lora_alpha=6, lora_dropout=0.0, target_modules=list(targets),
+        modules_to_save=list(modules), task_type="CAUSAL_LM"))
+    for name, value in model.named_parameters():
+        if ".lora_A." in name:
+            rows = torch.arange(value.shape[0], dtype=torch.float64)[:, None]
+            columns = torch.arange(value.shape[1], dtype=torch.float64)[None, :]
+            start = 0.02 * torch.sin(0.37 * rows + 0.11 * columns + families.block_of(name))
+            value.data.copy_(start.to(value.dtype))
+        elif ".lora_B." in name:
+            value.data.zero_()
+    return model
+
+
+def full_tensors(model):
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        with safe_open(os.path.join(folder, "adapter_model.safetensors"), "pt") as file:
+            return sorted(name for name in file.keys() if ".lora_" not in name)
+
+
+def steps_of(name, modules):
+    family = name.split(":")[0]
+    kind, values, targets = families.FAMILIES[family][:3]
+    written, shapes = families.saved(families.config_of(kind, values))
+    model = families.model_of(written, shapes)
+    if family in families.TRAINED_IN_DOUBLE:
+        model = model.double()
+    model = with_modules(model, targets, modules).train()
+    parameters = [value for value in model.parameters() if value.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, lr=1e-2, betas=(0.9, 0.999), eps=1e-8,
+                                  weight_decay=0.0)
+    losses, norms = [], []
+    for _ in range(10):
+        optimizer.zero_grad()
+        losses.append(families.loss_of(model))
+        norms.append(math.sqrt(sum(float(value.grad.double().square().sum())
+                                   for value in parameters)))
+        optimizer.step()
+    logits = families.logits_of(model.eval(), families.document(1))
+    return {"target_modules": list(targets), "modules_to_save": modules, "rank": 3, "alpha": 6,
+            "lr": 1e-2, "tensors": full_tensors(model), "loss": losses, "grad_norm": norms,
+            "logits": logits.tolist()}
+
+
+def rounded(value):
+    if isinstance(value, float):
+        return float(f"{value:.9g}")
+    if isinstance(value, list):
+        return [rounded(each) for each in value]
+    if isinstance(value, dict):
+        return {key: rounded(each) for key, each in value.items()}
+    return value
+
+
+def main():
+    torch.set_num_threads(1)
+    versions = {"transformers": transformers.__version__, "torch": torch.__version__,
+                "peft": peft.__version__}
+    models = {name: steps_of(name, modules) for name, modules in MODULES.items()}
+    lines = [f"{json.dumps(name)}: {json.dumps(rounded(steps))}" for name, steps in models.items()]
+    with open(sys.argv[1], "w", encoding="utf-8") as file:
+        file.write('{\n"versions": ' + json.dumps(versions) + ',\n"models": {\n' +
+                   ",\n".join(lines) + "}\n}\n")
+
+
+if __name__ == "__main__":
+    main()
