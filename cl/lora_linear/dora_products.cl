@@ -15,18 +15,20 @@
 //                 STEPS |####|####|####|####|
 //         16: a |##|  =  p, in registers             steps run over K; past it they are zeros
 //         Ranks and columns past the last are copies of it, which are not stored.
+// Options WARPS: of a group; TILES: of a warp, 8 columns each
 // Local   none
 // Cost    one read of each w; 2 R N K flops
 // Numerics  a is multiplied as the sum of two bf16 values, within 2^-17 of it; their products with
 //         w are exact in f32, and are summed as the unit does, steps in order
-//! clc: build on mma:
+//! clc: build on mma: WARPS=4 TILES=4
 #include "hopper/ampere.clh"
 #include "hopper/warp_lanes.clh"
 #include "inlined.clh"
 #include "lora_linear/dora_layers.clh"
 
-#define WARPS 4
-#define TILES 4
+#if !defined(WARPS) || !defined(TILES)
+#error "WARPS and TILES are required"
+#endif
 #define WARP_COLUMNS (8 * TILES)
 #define STEPS 32
 #define RANKS 16

@@ -13,8 +13,9 @@
 namespace clora {
 namespace {
 
-// Of a work-group: WARPS * WARP_COLUMNS and RANKS of the kernel.
-constexpr std::int64_t kItems = 128, kColumns = 128, kRanks = 16;
+// Warps of a work-group, tiles of a warp, and what the matrix unit multiplies at once.
+constexpr std::int64_t kWarps = 4, kTiles = 4, kTileColumns = 8, kRanks = 16;
+constexpr std::int64_t kItems = 32 * kWarps, kColumns = kWarps * kTiles * kTileColumns;
 constexpr std::int64_t kVec = 8;  // elements that are loaded at once
 
 // Two layers: ragged columns, steps and ranks, and several blocks of each.
@@ -113,7 +114,9 @@ void record_dora_products(Batch& batch, const Tensor& products, const DoraLayers
   const Tensor groups =
       context.upload<std::uint32_t>({std::ssize(blocks)}, DType::u32, blocks, MemoryTag::adapters);
   const Tensor addresses = prepare_tensor_table(batch, table, "dora/addresses");
-  Launch launch{context.kernel(kDoraProducts, "dora_products", {}),
+  Defines defines;
+  defines.set("WARPS", kWarps).set("TILES", kTiles);
+  Launch launch{context.kernel(kDoraProducts, "dora_products", defines),
                 groups_of(static_cast<std::size_t>(kItems), blocks.size() / 2 * rank_blocks),
                 cost_of(all, numbers), "dora/products", table.uses()};
   batch.launch(std::move(launch), products, all.parameters, addresses, layer_words, groups,
