@@ -109,14 +109,14 @@ __kernel void norm_gradient_parts(__global float* parts, __global const STORED(D
                                   __global const float2* statistics, uint T, uint N,
                                   uint chunk_rows) {
   const uint vecs = N / VEC_SIZE, at = get_global_id(0), chunk = get_global_id(1);
-  const uint begin = chunk * chunk_rows, end = min(T, begin + chunk_rows);
+  const size_t begin = (size_t)chunk * chunk_rows, end = min((size_t)T, begin + chunk_rows);
   if (at >= vecs) return;
   vec sum = 0.0f;
 #ifdef HAS_BIAS
   vec bias_sum = 0.0f;
 #endif
-  for (uint t = begin; t < end; ++t) {
-    const long i = (long)t * vecs + at;
+  for (size_t t = begin; t < end; ++t) {
+    const long i = (long)(t * vecs + at);
     const vec d = LOAD_VEC(DY_TYPE, dy, i);
     const float2 s = statistics[t];
     sum = fma(d, (LOAD_VEC(X_TYPE, x, i) - s.x) * s.y, sum);

@@ -257,7 +257,6 @@ TEST_F(PeftFolder, RefusesEveryKeyThatChangesTheProductByName) {
                           R"("task_type":"SEQ_CLS")",
                           R"("bias":"lora_only")",
                           R"("fan_in_fan_out":true)",
-                          R"("modules_to_save":["lm_head"])",
                           R"("init_lora_weights":"pissa")",
                           R"("init_lora_weights":"pissa_niter_4")",
                           R"("init_lora_weights":"olora")",
