@@ -10,6 +10,7 @@
 #include "clora/model/training/rank_shares.hpp"
 #include "clora/model/training/recorded_step.hpp"
 #include "clora/ops/optimizers/average.hpp"
+#include "lora/end_modules.hpp"
 #include "model/configuration/experts_layer.hpp"
 #include "model/training/device_optimizer.hpp"
 #include "model/training/gradient_exchange.hpp"
@@ -28,6 +29,16 @@ void check_balance(double coefficient, const ModelConfig& config) {
   require(coefficient == 0 || expert_layers(config) > 0,
           "trainer: `router_aux_loss_coef` balances the load of experts, but the model has none; "
           "leave it out");
+}
+
+// The gradients of a head's adapter would be those of the rows' own losses.
+void check_preference(const PreferenceLoss& loss, const Adapter& adapter) {
+  check(loss);
+  if (adapter.weights(kHeadPath).empty()) return;
+  fail(ErrorCode::unsupported,
+       "trainer: the loss {} has no gradients for an adapter of the head; leave lm_head out of the "
+       "target modules, or use an adapter without it",
+       name_of(loss.formula.kind));
 }
 
 // A step whose result has not been read yet, and the host memory of its transfers.
@@ -63,7 +74,7 @@ struct Trainer::Impl {
     }
     check_balance(config.router_aux_loss_coef, model.config());
     check(config.policy);
-    if (config.preference) check(*config.preference);
+    if (config.preference) check_preference(*config.preference, adapter);
     adapter.allocate_gradients();
     const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
     const std::int64_t of_preference = config.preference ? round_up(kPreferenceSums, step) : 0;

@@ -12,6 +12,7 @@
 #include "clora/lora/peft_files.hpp"
 #include "clora/model/training/training_run.hpp"
 #include "model/training/preference_evaluator.hpp"
+#include "model/transformer/adapter_sites.hpp"
 #include "tests/support/family_models.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_models.hpp"
@@ -299,6 +300,15 @@ TEST_F(PreferenceTraining, LearnsToPreferAndValidatesIt) {
       EXPECT_EQ(value_of(last.preference, "rewards/accuracies"), 1) << name_of(kind);
     }
   }
+}
+
+TEST_F(PreferenceTraining, RefusesAnAdapterOfTheHead) {
+  test::OpenModel open(folder_ / "model");
+  Adapter adapter(open.model.context(), all_adapter_sites(open.model.config()), {.rank = 2});
+  EXPECT_THAT(
+      test::error_of(
+          [&] { (void)train(open.model, adapter, some_records(3, true), config({}, 1)); }),
+      HasSubstr("the loss dpo has no gradients for an adapter of the head; leave lm_head out"));
 }
 
 TEST_F(PreferenceTraining, RefusesOtherRecordsAndSettings) {
