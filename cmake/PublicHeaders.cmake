@@ -69,6 +69,7 @@ set(CLORA_PUBLIC_HEADERS
   ops/rowwise/columns.hpp
   ops/rowwise/dropout.hpp
   ops/rowwise/embedding.hpp
+  ops/rowwise/embedding_noise.hpp
   ops/rowwise/gather_rows.hpp
   ops/rowwise/layer_norm.hpp
   ops/rowwise/norm_gradient.hpp
@@ -134,6 +135,7 @@ set(CLORA_PUBLIC_HEADERS
   model/training/preference_loss.hpp
   model/training/rank_shares.hpp
   model/training/recorded_step.hpp
+  model/training/supervised_loss.hpp
   model/training/resumption.hpp
   model/training/run_fingerprint.hpp
   model/training/thread_ranks.hpp

@@ -98,6 +98,13 @@ void Adapter::place_saved() {
   for (const bool is_matrix : {false, true}) {
     std::optional<std::size_t> group;
     for (SavedTensor& tensor : saved_) {
+      const bool is_adapted = std::ranges::any_of(modules_, [&](const AdapterModule& module) {
+        return module.site.path == tensor.module();
+      });
+      require(!is_adapted,
+              "adapter: '{}' cannot be trained in full and have low-rank matrices; leave it out of "
+              "modules_to_save or of target_modules",
+              tensor.module());
       if ((tensor.shape.rank() > 1) != is_matrix) continue;
       if (!group) {
         group = set_.add_group({.name = std::string(is_matrix ? kSavedMatrix : kSavedVector),

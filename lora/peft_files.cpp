@@ -125,7 +125,16 @@ std::vector<SavedTensor> saved_tensors_of(const AdapterConfig& config, const std
                                           const SafetensorsFile& file,
                                           const std::vector<SavedTensor>& savable) {
   std::vector<SavedTensor> saved = select_saved_tensors(savable, config.modules_to_save, source);
-  for (const SavedTensor& tensor : saved) (void)saved_tensor_in(file, tensor);
+  for (const SavedTensor& tensor : saved) {
+    (void)saved_tensor_in(file, tensor);
+    const bool is_end = tensor.module() == kEmbeddingsPath || tensor.module() == kHeadPath;
+    if (is_end && ensures_weight_tying(file.path().parent_path())) {
+      fail(ErrorCode::unsupported,
+           "{}: ensure_weight_tying is not supported with {} in modules_to_save: embeddings and "
+           "the head are trained as matrices of their own",
+           source, tensor.module());
+    }
+  }
   return saved;
 }
 

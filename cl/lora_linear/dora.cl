@@ -7,29 +7,31 @@
 //                      0 where the sum is not positive; p = a w^T; of all layers
 //   dora_backward      scaled[t, n] = g[n] dy[t, n]
 //                      parts[c, n] = sum of dy[t, n] (y[t, n] - bias[n]) over the rows of chunk c
-//   dora_magnitudes    dm[n] += sum_c parts[c, n] / m[n], 0 where m[n] = 0
+//   dora_magnitudes    dm[n] += sum_c parts[c, n] / m[n], 0 where m[n] = 0; of up to MAX_SUMS layers
 // Shapes  m, dm, bias, and of a layer g, squared [N]; b, p [R, N]; gram [R, R]; dy, y, scaled
 //         [T, N]; parts [chunks, N]. a, b and m of all layers are in `parameters`, and p, gram, g and
 //         squared in one buffer each: at the element offsets that the layers' words have
 //         (dora_layers.clh); groups [work-groups, 2]: a group's layer, and its row of gram or its
 //         first column
 // Types   dy, y and scaled of -D DY_TYPE, Y_TYPE, SCALED_TYPE: f32, bf16 or f16; all else f32
-// Work    gram: a group of GROUP items owns a row, BLOCK elements at a time, of which each item sums
-//         every GROUP-th term. column_scale: an item owns a column. backward: an item owns VEC_SIZE
-//         columns (dimension 0) of a chunk of chunk_rows rows (dimension 1), or with -D BY_ROWS, for
-//         CPUs, all columns of a chunk, row by row, and sums in memory. magnitudes: a group of
-//         SUM_GROUP items owns COLUMNS columns, of which SUM_GROUP / COLUMNS items sum every so
-//         many-th chunk
-// Local   gram: BLOCK * GROUP floats; magnitudes: SUM_GROUP floats
+// Work    gram: a group of SUM_GROUP items owns a row, BLOCK elements at a time, of which each item
+//         sums every SUM_GROUP-th term. column_scale: an item owns a column. backward: an item owns
+//         VEC_SIZE columns (dimension 0) of a chunk of chunk_rows rows (dimension 1), or with
+//         -D BY_ROWS, for CPUs, all columns of a chunk, row by row, and sums in memory. magnitudes:
+//         a group of SUM_GROUP items owns COLUMNS columns, of which SUM_GROUP / COLUMNS items sum
+//         every so many-th chunk, of a layer (dimension 1)
+// Local   gram: BLOCK * SUM_GROUP floats; magnitudes: SUM_GROUP floats
 // Cost    backward reads dy and y and writes scaled, 3 flops an element; a part of 1 / chunk_rows
 //         is written and read once more. column_scale: R (R + 4) flops a column
 // Numerics  f32, in a fixed order. The sum of squares loses digits where its terms cancel: its
 //         relative error is about 2^-22 (|w| + |s b a|)^2 / |w + s b a|^2
-//! clc: build VEC_SIZE={1,4,8} DY_TYPE={f32,bf16} Y_TYPE={f32,bf16} SCALED_TYPE={f32,bf16}
-//!     GROUP=64 COLUMNS=16 SUM_GROUP=64
+//! clc: build VEC_SIZE={1,4} DY_TYPE={f32,bf16} Y_TYPE={f32,bf16} SCALED_TYPE={f32,bf16}
+//!     GROUP=64 COLUMNS=16 SUM_GROUP=256
+//! clc: build VEC_SIZE=8 DY_TYPE=f32 Y_TYPE={f32,bf16} SCALED_TYPE=f32 GROUP=64 COLUMNS=16
+//!     SUM_GROUP=64 BY_ROWS
 //! clc: build VEC_SIZE=4 DY_TYPE=f32 Y_TYPE={f16,bf16} SCALED_TYPE={f16,bf16} GROUP=64 COLUMNS=16
 //!     SUM_GROUP=256 HAS_BIAS
-//! clc: budget on gfx90a registers<=64 spills=0
+//! clc: budget on gfx90a registers<=80 spills=0
 #if !defined(DY_TYPE) || !defined(Y_TYPE) || !defined(SCALED_TYPE) || !defined(GROUP) || \
     !defined(COLUMNS) || !defined(SUM_GROUP)
 #error "DY_TYPE, Y_TYPE, SCALED_TYPE, GROUP, COLUMNS and SUM_GROUP are required"
@@ -41,10 +43,10 @@
 #define BLOCK 8
 #define AHEAD 4  // rows that an item of a GPU loads before it stores one: scaled may alias dy
 
-__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void dora_gram(
+__attribute__((reqd_work_group_size(SUM_GROUP, 1, 1))) __kernel void dora_gram(
     __global float* grams, __global const float* parameters, __global const uint* layers,
     __global const uint* groups) {
-  __local float sums[BLOCK][GROUP];
+  __local float sums[BLOCK][SUM_GROUP];
   const uint item = get_local_id(0), group = get_group_id(0);
   __global const uint* layer = layers + groups[2 * group] * LAYER_WORDS;
   const uint row = groups[2 * group + 1], K = layer[K_OF], R = layer[R_OF];
@@ -53,7 +55,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void dora_gram(
   for (uint first = 0; first <= row; first += BLOCK) {
     float of_item[BLOCK];
     for (uint i = 0; i < BLOCK; ++i) of_item[i] = 0.0f;
-    for (uint k = item; k < K; k += GROUP) {
+    for (uint k = item; k < K; k += SUM_GROUP) {
       const float left = a[(size_t)row * K + k];
       for (uint i = 0; i < BLOCK; ++i) {
         of_item[i] = fma(left, a[(size_t)min(first + i, row) * K + k], of_item[i]);
@@ -63,7 +65,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void dora_gram(
     barrier(CLK_LOCAL_MEM_FENCE);  // all sums are written
     if (item < BLOCK && first + item <= row) {
       float sum = 0.0f;
-      for (uint i = 0; i < GROUP; ++i) sum += sums[item][i];
+      for (uint i = 0; i < SUM_GROUP; ++i) sum += sums[item][i];
       gram[first + item] = sum;
     }
     barrier(CLK_LOCAL_MEM_FENCE);  // all sums are read before those of the next block
@@ -152,21 +154,35 @@ __kernel void dora_backward(__global STORED(SCALED_TYPE)* scaled, __global float
 }
 
 #define LANES_OF_COLUMN (SUM_GROUP / COLUMNS)
+#define MAX_SUMS 8
+
+typedef struct {
+  uint columns[MAX_SUMS], chunks[MAX_SUMS];
+} SumSizes;
+#define SUM_PARAMETERS(i) \
+  __global float *dm_##i, __global const float *parts_##i, __global const float *m_##i
+#define OF_SUM(name, i)                                                               \
+  ((i) == 0 ? name##_0 : (i) == 1 ? name##_1 : (i) == 2 ? name##_2 : (i) == 3 ? name##_3 \
+   : (i) == 4 ? name##_4 : (i) == 5 ? name##_5 : (i) == 6 ? name##_6 : name##_7)
 
 __attribute__((reqd_work_group_size(SUM_GROUP, 1, 1))) __kernel void dora_magnitudes(
-    __global float* dm, __global const float* parts, __global const float* m, uint N,
-    uint chunks) {
+    SUM_PARAMETERS(0), SUM_PARAMETERS(1), SUM_PARAMETERS(2), SUM_PARAMETERS(3), SUM_PARAMETERS(4),
+    SUM_PARAMETERS(5), SUM_PARAMETERS(6), SUM_PARAMETERS(7), SumSizes sizes) {
   __local float sums[SUM_GROUP];
-  const uint item = get_local_id(0), lane = item / COLUMNS;
+  const uint item = get_local_id(0), lane = item / COLUMNS, of = get_group_id(1);
+  const uint N = sizes.columns[of], chunks = sizes.chunks[of];
   const uint n = get_group_id(0) * COLUMNS + item % COLUMNS;
+  __global const float* parts = OF_SUM(parts, of);
   float sum = 0.0f;
   if (n < N) {
     for (uint c = lane; c < chunks; c += LANES_OF_COLUMN) sum += parts[(size_t)c * N + n];
   }
   sums[item] = sum;
   barrier(CLK_LOCAL_MEM_FENCE);  // all sums are written
-  if (lane != 0 || n >= N || m[n] == 0.0f) return;
+  if (lane != 0 || n >= N) return;
+  const float m = OF_SUM(m, of)[n];
+  if (m == 0.0f) return;
   float all = 0.0f;
   for (uint i = 0; i < LANES_OF_COLUMN; ++i) all += sums[i * COLUMNS + item];
-  dm[n] += all / m[n];
+  OF_SUM(dm, of)[n] += all / m;
 }

@@ -4,14 +4,16 @@
 //   head_references  target_logits[t] = references[t] = x[t] . w[targets[t]]; NO_ROW and 0 if
 //                    targets[t] is not a row of w
 //   head_loss        loss[t] = log(sum_v 2^z[t, v]) - target_logits[t] / log2(e)
-//                    dx[t] = (sum_i products[i, t] / sum_v 2^(z[t, v] - R) - w[targets[t]]) weight;
-//                    R is the largest reference of the row's parts; only the loss without
-//                    -D GRADIENT
+//                    dx[t] = (sum_i products[i, t] / sum_v 2^(z[t, v] - R) - w[targets[t]])
+//                    weight[t * weight_step]; R is the largest reference of the row's parts; only
+//                    the loss without -D GRADIENT
 //                    both 0 if targets[t] < 0; loss NaN and dx 0 if targets[t] >= V
 //   -D SOFT_CAP: z are capped, and products those of 2^z times the slopes of the cap (soft_cap.clh);
 //                    w[targets[t]] is multiplied by the slope of its logit
-// Shapes  x [T, stride], w [V, D], targets, loss [T], weight [1], parts [P, T], dx [T, D], products
-//         [splits, split_rows, D], or dx itself
+//   -D LABEL_SMOOTHING=0.0f, Z_LOSS: with this term (loss_terms.clh), and nll[t] the loss without
+//                    it; only with GRADIENT
+// Shapes  x [T, stride], w [V, D], targets, loss, nll [T], weight [1] or [T], parts [P, T], dx
+//         [T, D], products [splits, split_rows, D], or dx itself
 // Types   x bf16; w in any storage type (quant.clh), rounded to bf16 as in the products; targets
 //         i32; parts float2: a sum of 2^(z - reference), and its reference; all else f32
 // Work    head_references: a group owns a row, item i its columns i, i + GROUP, ...
@@ -23,10 +25,12 @@
 //! clc: build GROUP=256 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16}
 //! clc: build GROUP=256 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16} GRADIENT
 //! clc: build GROUP=256 WEIGHT_TYPE=WEIGHT_BF16 GRADIENT SOFT_CAP=30.0f
+//! clc: build GROUP=256 WEIGHT_TYPE=WEIGHT_BF16 GRADIENT LABEL_SMOOTHING=0.0f Z_LOSS=1e-4f
 //! clc: budget on gfx90a registers<=112 spills=0
 #include "bf16_values.clh"
 #include "group_reduce.clh"
 #include "loss/cross_entropy_head_sums.clh"
+#include "loss/loss_terms.clh"
 #include "quant/quant.clh"
 #include "soft_cap.clh"
 
@@ -87,7 +91,11 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void head_loss(
     __global float* loss, __global float* dx, __global const float* products,
     __global const float2* parts, __global const float* target_logits, __global const uchar* w,
     __global const int* targets, __global const float* weight, uint T, uint V, uint D, uint P,
-    uint splits, uint split_rows) {
+    uint splits, uint split_rows, uint weight_step
+#ifdef LABEL_SMOOTHING
+    , __global float* nll
+#endif
+) {
   __local float2 shares[GROUP];
   __local float inverse[ROWS];
   const uint item = get_local_id(0), share = item / ROWS, first = get_group_id(0) * ROWS;
@@ -103,26 +111,34 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void head_loss(
     for (uint i = 1; i < SHARES; ++i) sum = joined(sum, shares[item + i * ROWS]);
     const int target = targets[t];
     const float found = log(sum.x) + (sum.y - target_logits[t]) * LN2;
-    loss[t] = target < 0 ? 0.0f : (uint)target < V ? found : NAN;
-    inverse[item] = 1.0f / sum.x;
+    const float plain = target < 0 ? 0.0f : (uint)target < V ? found : NAN;
+#ifdef LABEL_SMOOTHING
+    const float lse = log(sum.x) + sum.y * LN2;
+    nll[t] = plain;
+    loss[t] = (uint)target < V ? loss_of_terms(found, lse, 0.0f) : plain;
+#else
+    loss[t] = plain;
+#endif
+    inverse[item] = SOFTMAX_FACTOR(lse) / sum.x;
   }
 #ifdef GRADIENT
   barrier(CLK_LOCAL_MEM_FENCE);  // the factors of the rows are written
   const uint step = D % 4 == 0 ? 4 : 1, steps = D / step;
   for (uint i = item; i < steps * min((uint)ROWS, T - first); i += GROUP) {
     const uint r = i / steps, d = i % steps * step;
+    const float row_weight = weight[(size_t)(first + r) * weight_step];
     const uint target = (uint)targets[first + r];
     __global const uchar* w_row = weight_row(w, target < V ? target : 0, D);
     const size_t at = (size_t)(first + r) * D + d, split = (size_t)split_rows * D;
     if (step == 1) {
       float sum = products[at];
       for (uint k = 1; k < splits; ++k) sum += products[at + k * split];
-      const float gradient = (sum * inverse[r] - OF_SLOPE(bf16_weight(w_row, d))) * weight[0];
+      const float gradient = (sum * inverse[r] - OF_SLOPE(bf16_weight(w_row, d))) * row_weight;
       dx[at] = target < V ? gradient : 0.0f;
     } else {
       float4 sum = *(__global const float4*)(products + at);
       for (uint k = 1; k < splits; ++k) sum += *(__global const float4*)(products + at + k * split);
-      const float4 gradients = (sum * inverse[r] - OF_SLOPE(bf16_weights(w_row, d))) * weight[0];
+      const float4 gradients = (sum * inverse[r] - OF_SLOPE(bf16_weights(w_row, d))) * row_weight;
       *(__global float4*)(dx + at) = target < V ? gradients : (float4)(0.0f);
     }
   }

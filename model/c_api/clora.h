@@ -674,6 +674,13 @@ typedef struct clora_trainer_options {
   double momentum;          /* 0: of sgd 0.9, of muon 0.95 */
   int nesterov;             /* of sgd */
   double loraplus_lr_ratio; /* learning rate of the matrices B over that of A (LoRA+); 0: 1 */
+  /* Of torch's CrossEntropyLoss, from 0 to below 1. */
+  double label_smoothing;
+  /* Factor of the square of log(sum of exp(logits)), which is added to the loss (PaLM); 0: off. */
+  double z_loss;
+  /* NEFTune: noise on the embeddings, uniform up to neftune_alpha / sqrt(tokens of the document *
+   * hidden size); 0: off. */
+  double neftune_alpha;
 } clora_trainer_options;
 
 /* Trains the adapter's parameters. options may be NULL. A session with the adapter
@@ -691,6 +698,10 @@ typedef struct clora_train_batch {
   size_t id_count;
   const size_t* lengths; /* tokens of each document; NULL: one document */
   size_t document_count; /* number of lengths; ignored if lengths is NULL */
+  /* [document_count], or [1] if lengths is NULL: factors of the losses of each document's tokens,
+   * finite and above 0. The loss is divided by the sum of the labelled tokens' weights. NULL: all
+   * 1. */
+  const float* weights;
 } clora_train_batch;
 
 typedef struct clora_step_result {
@@ -701,6 +712,7 @@ typedef struct clora_step_result {
   int64_t tokens;      /* labelled */
   double grad_norm;    /* before clipping */
   double balance_loss; /* of the load of experts, without its weight; 0 if that is 0 */
+  double nll;          /* the mean without label smoothing and z-loss; 0 if there is neither */
 } clora_step_result;
 
 /* Performs one optimiser step. If result is NULL, the step is enqueued and not waited for; the next

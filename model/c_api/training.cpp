@@ -29,6 +29,7 @@ TrainerConfig config_of(const clora_trainer_options& options) {
   config.clip_norm = options.clip_norm;
   config.dropout_seed = options.dropout_seed;
   config.router_aux_loss_coef = options.router_aux_loss_coef;
+  config.supervised = {options.label_smoothing, options.z_loss, options.neftune_alpha};
   config.policy.blocks_per_checkpoint = options.blocks_per_checkpoint;
   config.policy.feed_forward_rows = options.feed_forward_rows;
   if (options.saved_activations != nullptr) {
@@ -74,7 +75,9 @@ PackedRows rows_of(const clora_train_batch& batch, const ModelConfig& config) {
     require(config.max_positions == 0 || static_cast<std::int64_t>(length) <= config.max_positions,
             "clora_trainer_step: the model supports {} positions, got a document of {} tokens",
             config.max_positions, length);
-    records.emplace_back(std::span(batch.ids + begin, length), std::span(marks + begin, length));
+    const float weight = batch.weights == nullptr ? 1 : batch.weights[records.size()];
+    records.emplace_back(std::span(batch.ids + begin, length), std::span(marks + begin, length),
+                         weight);
     begin += length;
   }
   return pack_rows(records, batch.id_count);
@@ -87,6 +90,7 @@ void report(const StepResult& step, clora_step_result* result, std::string_view 
   value.tokens = step.tokens;
   value.grad_norm = step.grad_norm;
   value.balance_loss = step.balance_loss;
+  value.nll = step.nll.value_or(0);
   write_struct(result, value, who);
 }
 

@@ -1,6 +1,7 @@
 #include "clora/model/data/packing.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "runtime/fail.hpp"
@@ -15,6 +16,7 @@ void place(const RecordView& record, std::size_t start, PackedRows& packed) {
     packed.ids[row] = record.ids[i];
     packed.positions[row] = static_cast<std::int32_t>(i);
     packed.first[row] = static_cast<std::int32_t>(start);
+    if (!packed.weights.empty()) packed.weights[row] = record.weight;
     if (i + 1 < record.ids.size() && record.is_target[i + 1] != 0) {
       packed.targets[row] = record.ids[i + 1];
       ++packed.target_count;
@@ -23,6 +25,15 @@ void place(const RecordView& record, std::size_t start, PackedRows& packed) {
 }
 
 }  // namespace
+
+double PackedRows::target_weight() const {
+  if (weights.empty()) return target_count;
+  double sum = 0;
+  for (std::size_t row = 0; row < rows(); ++row) {
+    if (targets[row] >= 0) sum += static_cast<double>(weights[row]);
+  }
+  return sum;
+}
 
 WantedRows wanted_rows(const PackedRows& packed) {
   WantedRows wanted{.rows = packed.rows(), .attending = packed.attends.size()};
@@ -46,6 +57,7 @@ void pad_rows(PackedRows& packed, std::size_t rows, std::size_t attending) {
   packed.last.resize(end);
   if (attending > 0) packed.attends.resize(end, -1);
   if (!packed.text.empty()) packed.text.resize(rows, -1);
+  if (!packed.weights.empty()) packed.weights.resize(rows, 0);
   for (std::size_t a = begin; a < end; ++a) {
     packed.first[a] = packed.last[a] = static_cast<std::int32_t>(a);
   }
@@ -60,12 +72,16 @@ PackedRows pack_rows(std::span<const RecordView> records, std::size_t rows) {
             "pack_rows: a record must have at least one id and a mark for each, got {} ids and {} "
             "marks",
             record.ids.size(), record.is_target.size());
+    require(std::isfinite(record.weight) && record.weight > 0,
+            "pack_rows: the weight of a record must be finite and above 0, got {}", record.weight);
     total += record.ids.size();
   }
   require(total <= rows, "pack_rows: {} records of {} tokens together do not fit into {} rows",
           records.size(), total, rows);
   PackedRows packed;
   pad_rows(packed, rows);
+  const auto is_plain = [](const RecordView& record) { return record.weight == 1; };
+  if (!std::ranges::all_of(records, is_plain)) packed.weights.resize(rows, 0);
   std::size_t start = 0;
   for (const RecordView& record : records) {
     place(record, start, packed);

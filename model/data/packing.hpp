@@ -40,11 +40,15 @@ struct PackedRows {                   // each [rows]
   // The number of the row's text, -1 in padding rows; empty unless texts are packed
   // (text_packing.hpp). Of answers: the answer that the row's target belongs to, or -1.
   std::vector<std::int32_t> text;
+  // The weights of the rows' losses, 0 in padding rows; empty: all 1. Only of records' next tokens.
+  std::vector<float> weights;
   int target_count = 0;        // terms of the loss: labelled rows, anchors, pairs or answers
   PackedAnswers answers = {};  // empty unless answers are compared
 
   std::size_t rows() const { return ids.size(); }
   std::size_t attention_rows() const { return first.size(); }
+  float weight_of(std::size_t row) const { return weights.empty() ? 1 : weights[row]; }
+  double target_weight() const;  // the sum of the weights of the labelled rows
 };
 
 // The rows for which a step is requested.

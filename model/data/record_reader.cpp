@@ -1,6 +1,7 @@
 #include "model/data/record_reader.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "clora/runtime/files/json.hpp"
 #include "model/data/conversation.hpp"
@@ -12,6 +13,19 @@ namespace {
 
 // Objects with more keys would take time quadratic in their number.
 constexpr JsonLimits kLineLimits{.keys = 1024};
+
+// Reads the factor of the losses of the record's tokens. One of 0 is that of a record whose tokens
+// do not count.
+void weigh(Record& record, const RecordJson& object) {
+  const auto found = object.find("weight");
+  if (found == object.end() || found->is_null()) return;
+  const double weight = found->is_number() ? found->get<double>() : -1;
+  if (!(weight >= 0) || weight > double{std::numeric_limits<float>::max()}) {
+    bad_record("\"weight\" must be a finite number of 0 or more, got {}", json_excerpt(*found));
+  }
+  record.weight = static_cast<float>(weight);
+  if (record.weight == 0) std::ranges::fill(record.is_target, std::uint8_t{0});
+}
 
 // Whether any text within the value satisfies the predicate, which ends the search.
 template <class F>
@@ -58,11 +72,12 @@ ReadRecord RecordReader::read(std::string_view line, std::string_view source,
 
 ReadRecord RecordReader::read_object(const RecordJson& object) const {
   if (options_.preference) return read_answers(object);
-  refuse_keys_of_record(object);
   if (options_.pairs) {
+    refuse_keys_of_record(object);
     refuse_keys_of_conversation(object);
     return read_text_pair(object);
   }
+  refuse_keys_of_record(object, {"weight"});
   const std::optional<RecordForm> form = form_of(object);
   if (!form) {
     bad_record(
@@ -72,6 +87,7 @@ ReadRecord RecordReader::read_object(const RecordJson& object) const {
   }
   ReadRecord out = read_form(object, *form);
   out.form = *form;
+  weigh(out.record, object);
   return out;
 }
 

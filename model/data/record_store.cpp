@@ -24,16 +24,17 @@ struct RecordStore::Data {
   RecordStoreLimits limits;
   SpillingBytes ids, marks;
   SpillingBytes ends;                            // of each record, in tokens; std::uint64_t
+  SpillingBytes weights;                         // of each record; float
   mutable std::atomic<std::size_t> touched = 0;  // bytes since the last release()
 
   std::size_t size() const { return ends.size() / sizeof(std::uint64_t); }
-  std::size_t bytes() const { return ids.size() + marks.size() + ends.size(); }
+  std::size_t bytes() const { return ids.size() + marks.size() + ends.size() + weights.size(); }
   std::size_t end_of(std::size_t i) const { return elements<std::uint64_t>(ends)[i]; }
   std::size_t begin_of(std::size_t i) const { return i == 0 ? 0 : end_of(i - 1); }
 
   void spill() {
     if (limits.spill_folder.empty()) limits.spill_folder = folder_for_large_files();
-    for (SpillingBytes* each : {&ids, &marks, &ends}) each->spill(limits.spill_folder);
+    for (SpillingBytes* each : {&ids, &marks, &ends, &weights}) each->spill(limits.spill_folder);
   }
 
   // Keeps the resident part of the file within the limit.
@@ -43,7 +44,7 @@ struct RecordStore::Data {
       return;
     }
     touched.store(0, std::memory_order_relaxed);
-    for (const SpillingBytes* each : {&ids, &marks, &ends}) each->release();
+    for (const SpillingBytes* each : {&ids, &marks, &ends, &weights}) each->release();
   }
 };
 
@@ -73,7 +74,9 @@ void RecordStore::push_back(const RecordView& record) {
   data_->ids.append(std::as_bytes(record.ids));
   data_->marks.append(std::as_bytes(record.is_target));
   data_->ends.append(std::as_bytes(std::span(&end, 1)));
-  data_->touch(record.ids.size_bytes() + record.is_target.size_bytes() + sizeof(end));
+  data_->weights.append(std::as_bytes(std::span(&record.weight, 1)));
+  data_->touch(record.ids.size_bytes() + record.is_target.size_bytes() + sizeof(end) +
+               sizeof(record.weight));
   if (!is_spilled() && bytes() > data_->limits.max_resident_bytes) data_->spill();
 }
 
@@ -89,7 +92,8 @@ RecordView RecordStore::operator[](std::size_t i) const {
   const std::size_t begin = data_->begin_of(i), count = data_->end_of(i) - begin;
   data_->touch(count * (sizeof(std::int32_t) + sizeof(std::uint8_t)) + kFaultAroundBytes);
   return {std::span(elements<std::int32_t>(data_->ids) + begin, count),
-          std::span(elements<std::uint8_t>(data_->marks) + begin, count)};
+          std::span(elements<std::uint8_t>(data_->marks) + begin, count),
+          elements<float>(data_->weights)[i]};
 }
 
 }  // namespace clora

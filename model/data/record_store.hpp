@@ -17,17 +17,20 @@ namespace clora {
 struct Record {
   std::vector<std::int32_t> ids;
   std::vector<std::uint8_t> is_target;  // [ids.size()]; the loss mask; 1: the token is labelled
+  float weight = 1;                     // of the losses of its tokens; finite and above 0
 };
 
 // A record whose tokens belong to another object.
 struct RecordView {
-  RecordView(std::span<const std::int32_t> token_ids, std::span<const std::uint8_t> mask)
-      : ids(token_ids), is_target(mask) {}
+  RecordView(std::span<const std::int32_t> token_ids, std::span<const std::uint8_t> mask,
+             float loss_weight = 1)
+      : ids(token_ids), is_target(mask), weight(loss_weight) {}
   RecordView(const Record& record)  // NOLINT: a record is a view of itself
-      : ids(record.ids), is_target(record.is_target) {}
+      : ids(record.ids), is_target(record.is_target), weight(record.weight) {}
 
   std::span<const std::int32_t> ids;
   std::span<const std::uint8_t> is_target;  // [ids.size()]
+  float weight = 1;
 };
 
 struct RecordStoreLimits {

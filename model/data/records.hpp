@@ -8,6 +8,8 @@
 //                                       lists of messages, or an exchange (apply_chat_template)
 //   {"instruction", "input", "output"}  a user and an assistant turn (Alpaca)
 //   {"text"}                            every token except the first is a target
+// A "weight" of such a record, a number of 0 or more, multiplies the losses of its tokens in
+// training (Record::weight); with one of 0 none of its tokens is a target.
 // Conversations may have tools, tool calls and reasoning (conversation.hpp, message_reading.hpp).
 // Or, if text pairs are requested (RecordOptions::pairs), one of
 //   {"anchor", "positive"}, {"anchor", "positive", "negative"}    for the contrastive loss

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <variant>
 
-#include "lora/end_modules.hpp"
 #include "lora/finite_values.hpp"
+#include "model/transformer/adapted_ends.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/memory/half.hpp"
 
@@ -79,17 +79,6 @@ void apply_scales(HostAdapter& adapter, bool casts, ScaleOf scale_of) {
   if (!casts) return;
   adapter.parameters_bf16.resize(adapter.parameters.size());
   std::ranges::transform(adapter.parameters, adapter.parameters_bf16.begin(), float_to_bf16);
-}
-
-// Rows of one step have adapters of their own in the linear layers of blocks only.
-void refuse_ends(const std::string& name, const Adapter& adapter) {
-  for (const std::string_view path : {kEmbeddingsPath, kHeadPath}) {
-    if (adapter.find(path) == nullptr) continue;
-    fail(ErrorCode::unsupported,
-         "adapter '{}': it adapts {}, which adapters of single requests cannot; use it for all "
-         "requests, as the base adapter, or merge it into its base model with clora fuse",
-         name, path);
-  }
 }
 
 // Slots have only low-rank factors; the base model's tensors are those of all requests.
@@ -202,7 +191,7 @@ void AdapterSlots::require_layers(const std::string& name, const Adapter& adapte
            "use it for all requests, as the base adapter",
            name, site.path);
     }
-    const Shape w = model_.linear(site.path).weights.w.shape();
+    const Shape w = adapted_shape(model_, site.path);
     require(w[0] == site.outputs && w[1] == site.inputs,
             "adapter '{}': '{}' must have {} inputs and {} outputs, as in the model, got {} and {}",
             name, site.path, w[1], w[0], site.inputs, site.outputs);
@@ -220,7 +209,6 @@ void AdapterSlots::add(const std::string& name, const Adapter& adapter) {
   require(stacks_.has_value(),
           "adapter '{}': adapters of requests need at least one slot on the device, got 0", name);
   refuse_magnitudes(name, adapter);
-  refuse_ends(name, adapter);
   refuse_saved_tensors(name, adapter);
   require_layers(name, adapter);
   auto copy = std::make_shared<const HostAdapter>(copy_of(adapter));

@@ -4,6 +4,8 @@
 #include <array>
 #include <bit>
 #include <iterator>
+#include <span>
+#include <utility>
 
 #include "runtime/integer_sizes.hpp"
 
@@ -95,6 +97,32 @@ class RowWriter {
   std::int64_t keys_ = 0;
 };
 
+// Ranges of rows with their adapters; adjacent ones with the same adapter are joined.
+class RowGroups {
+ public:
+  // Adds the rows from `row` on, which then is the one after them.
+  void add(std::int64_t& row, std::int64_t count, const AdapterSlot& adapter) {
+    const std::int64_t begin = std::exchange(row, row + count);
+    const bool joins = !groups_.empty() && groups_.back().end == begin &&
+                       groups_.back().adapter == adapter.slot &&
+                       groups_.back().scale == adapter.scale;
+    if (joins) {
+      groups_.back().end = row;
+    } else if (adapter.slot != kNoAdapter) {
+      groups_.push_back({begin, row, adapter.slot, adapter.rank, adapter.scale});
+    }
+  }
+  // Writes the table of all rows for which there is room.
+  void write(std::span<std::int32_t> words) const {
+    const auto rows = std::ssize(words) / kRowGroupWords;
+    std::ranges::transform(row_group_table(rows, groups_), words.begin(),
+                           [](std::uint32_t word) { return static_cast<std::int32_t>(word); });
+  }
+
+ private:
+  std::vector<RowGroup> groups_;
+};
+
 }  // namespace
 
 std::int64_t ShapeRules::rounded(std::int64_t rows) const {
@@ -183,27 +211,16 @@ void StepLayout::count_keys() {
 }
 
 void StepLayout::write_row_groups(const PagedForward::Staged& staged) const {
-  std::vector<RowGroup> groups;
-  const auto add = [&](const std::vector<const Chunk*>& chunks, std::int64_t row) {
-    for (const Chunk* chunk : chunks) {
-      const auto& [slot, rank, scale] = chunk->sequence->adapter;
-      const std::int64_t end = row + chunk->count;
-      const bool joins = !groups.empty() && groups.back().end == row &&
-                         groups.back().adapter == slot && groups.back().scale == scale;
-      if (joins) {
-        groups.back().end = end;
-      } else if (slot != kNoAdapter) {
-        groups.push_back({row, end, slot, rank, scale});
-      }
-      row = end;
-    }
-  };
-  add(paged_, 0);
-  add(prompts_, shape_.paged_rows);
-  const std::vector<std::uint32_t> table = row_group_table(shape_.rows(), groups);
-  const auto words = staged.part(StepInputs::kRowGroups);
-  std::ranges::transform(table, words.begin(),
-                         [](std::uint32_t word) { return static_cast<std::int32_t>(word); });
+  RowGroups groups;
+  std::int64_t row = 0;
+  for (const Chunk* chunk : paged_) groups.add(row, chunk->count, chunk->sequence->adapter);
+  row = shape_.paged_rows;
+  for (const Chunk* chunk : prompts_) groups.add(row, chunk->count, chunk->sequence->adapter);
+  groups.write(staged.part(StepInputs::kRowGroups));
+  RowGroups of_outputs;
+  row = 0;
+  for (const OutputRow& output : outputs_) of_outputs.add(row, 1, output.sequence->adapter);
+  of_outputs.write(staged.part(StepInputs::kOutputGroups));
 }
 
 void StepLayout::fill(const PagedForward::Staged& staged, std::int64_t page_positions) const {

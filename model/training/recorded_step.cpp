@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "clora/ops/loss/contrastive.hpp"
-#include "clora/ops/loss/cross_entropy.hpp"
 #include "model/embedding/text_vectors.hpp"
 #include "model/transformer/adapted_ends.hpp"
 #include "model/transformer/recorded_model.hpp"
@@ -52,13 +51,15 @@ RecordingOptions RecordedStep::options(const StepResults& results) const {
           .column_scales = scales_,
           .trains = trains(),
           .seed_and_step = inputs_.seed_and_step(),
+          .embedding_noise = task_.supervised.neftune_alpha > 0 ? inputs_.noise() : Tensor(),
           .balance = results.balance_loss.empty() ? Tensor() : inputs_.balance(),
           .policy = task_.policy,
           .marks_gradients = task_.marks_gradients,
           .casts_adapter = true};
 }
 
-Tensor RecordedStep::record_loss(const Tensor& output, const Tensor& loss) {
+Tensor RecordedStep::record_loss(const Tensor& output, const Tensor& loss, const Tensor& weight,
+                                 const LossTerms& terms) {
   Tensor doutput;
   if (trains()) {
     doutput = batch_.temporary(output.shape(), DType::f32, "d selected rows");
@@ -66,10 +67,11 @@ Tensor RecordedStep::record_loss(const Tensor& output, const Tensor& loss) {
   record_head_loss(
       batch_, loss, doutput,
       {.x = output,
-       .head = model_->head(),
+       .head = head_of(*model_, adapter_),
        .targets = inputs_.targets(),
-       .weight = inputs_.weight(),
+       .weight = weight,
        .soft_cap = static_cast<float>(model_->config().logit_soft_cap),
+       .terms = terms,
        .adapter = head_adapter_of(adapter_, trains() ? inputs_.seed_and_step() : Tensor())});
   return doutput;
 }
@@ -88,9 +90,18 @@ void RecordedStep::record_next_token(Recording& recording, const StepResults& re
   RecordedModel model(recording, {.ids = inputs_.ids(),
                                   .selected = inputs_.labelled(),
                                   .output_type = model_->context().activation_type()});
-  const Tensor loss = batch_.temporary({inputs_.labelled_rows()}, DType::f32, "loss");
-  const Tensor doutput = record_loss(model.output(), loss);
-  record_sum(batch_, results.loss_sum, loss, true);
+  const Shape count{inputs_.labelled_rows()};
+  const Tensor loss = batch_.temporary(count, DType::f32, "loss");
+  LossTerms terms{static_cast<float>(task_.supervised.label_smoothing),
+                  static_cast<float>(task_.supervised.z_loss)};
+  if (terms.any()) terms.nll = batch_.temporary(count, DType::f32, "loss without its terms");
+  const Tensor doutput = record_loss(model.output(), loss, inputs_.weights(), terms);
+  if (trains()) {
+    record_dot(batch_, results.loss_sum, loss, inputs_.weights());
+    if (terms.any()) record_dot(batch_, results.nll_sum, terms.nll, inputs_.weights());
+  } else {
+    record_sum(batch_, results.loss_sum, loss, true);
+  }
   recording.record_balance_loss(results.balance_loss);
   if (!results.settings.empty()) batch_.copy(results.settings, inputs_.settings());
   if (!trains()) return;
@@ -106,7 +117,7 @@ void RecordedStep::record_answers(Recording& recording, const StepResults& resul
                                   .output_type = model_->context().activation_type()});
   const Shape count{inputs_.labelled_rows()};
   const Tensor loss = batch_.temporary(count, DType::f32, "loss");
-  const Tensor doutput = record_loss(model.output(), loss);
+  const Tensor doutput = record_loss(model.output(), loss, inputs_.weight());
   const Tensor logps = batch_.temporary(count, DType::f32, "log-probabilities of answers");
   record_answer_logps(batch_, logps, loss, inputs_.texts());
   if (!results.preference_sums.empty()) {

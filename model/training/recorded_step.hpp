@@ -9,11 +9,13 @@
 #include "clora/lora/adapter.hpp"
 #include "clora/model/training/contrastive_loss.hpp"
 #include "clora/model/training/preference_loss.hpp"
+#include "clora/model/training/supervised_loss.hpp"
 #include "clora/model/transformer/column_scales.hpp"
 #include "clora/model/transformer/gradient_parts.hpp"
 #include "clora/model/transformer/language_model.hpp"
 #include "clora/model/transformer/memory_policy.hpp"
 #include "clora/model/transformer/recorded_rows.hpp"
+#include "clora/ops/loss/cross_entropy.hpp"
 
 namespace clora {
 
@@ -32,7 +34,8 @@ struct StepTask {
   // The rows are then answers (pack_answers()), and what the step computes follows from its
   // results.
   std::optional<PreferenceLoss> preference = {};
-  bool marks_gradients = false;  // gradient_parts() have marks, for an exchange among ranks
+  bool marks_gradients = false;    // gradient_parts() have marks, for an exchange among ranks
+  SupervisedLoss supervised = {};  // of training on documents, the rows of neither of the others
 };
 
 // The sizes for which a step is recorded, as in WantedRows.
@@ -45,11 +48,16 @@ struct RowCounts {
 
 // Device tensors shared by all steps of one kind.
 struct StepResults {
-  Tensor loss_sum;       // [1] f32, to which the loss of the labelled rows is added
+  // [1] f32, to which the losses of the labelled rows are added; in training on documents, times
+  // their weights.
+  Tensor loss_sum;
   Tensor settings = {};  // [8] f32, a copy of the uploaded settings; or empty
   // [1] f32, to which the loss that balances the load of experts is added; empty: the step does not
   // compute it.
   Tensor balance_loss = {};
+  // [1] f32, to which the losses without the terms of SupervisedLoss are added, times their
+  // weights. REQUIRES: given if there are terms.
+  Tensor nll_sum = {};
   // Of a preference loss. The first one that is given is what a step computes.
   Tensor preference_sums = {};  // [kPreferenceSums] f32, to which the loss adds; with kl of KTO
   Tensor kl = {};  // [2] f32: of KTO, to which rows with exchanged answers add (record_kl_sums())
@@ -79,7 +87,8 @@ class RecordedStep {
   RecordingOptions options(const StepResults& results) const;
   // Overwrites loss [C] of the labelled rows. output: of the model, for these rows. Returns its
   // gradient; empty for evaluate.
-  Tensor record_loss(const Tensor& output, const Tensor& loss);
+  Tensor record_loss(const Tensor& output, const Tensor& loss, const Tensor& weight,
+                     const LossTerms& terms = {});
 
   LanguageModel* model_;
   const Adapter* adapter_;

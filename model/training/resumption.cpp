@@ -64,6 +64,12 @@ Fingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records) {
                       setting("weight of undesirable answers", undesirable)});
   }
   // Checkpoints of earlier versions do not have these.
+  const SupervisedLoss& loss = c.supervised;
+  if (loss.label_smoothing > 0) {
+    settings.push_back(setting("label smoothing", loss.label_smoothing));
+  }
+  if (loss.z_loss > 0) settings.push_back(setting("weight of the z-loss", loss.z_loss));
+  if (loss.neftune_alpha > 0) settings.push_back(setting("NEFTune alpha", loss.neftune_alpha));
   if (c.warmup_share > 0) settings.push_back(setting("warm-up share", c.warmup_share));
   if (c.schedule == Schedule::wsd) settings.push_back(setting("decay share", c.decay_share));
   if (c.min_rate_share > 0) settings.push_back(setting("minimum rate share", c.min_rate_share));

@@ -20,6 +20,9 @@ Digest digest_of_record(const RecordView& record) {
   DigestStream stream;
   stream.add(std::as_bytes(record.ids));
   stream.add(std::as_bytes(record.is_target));
+  if (record.weight != 1) {  // checkpoints of records without weights do not have it
+    stream.add(std::as_bytes(std::span(&record.weight, 1)));
+  }
   return stream.digest();
 }
 

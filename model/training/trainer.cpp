@@ -14,7 +14,9 @@
 #include "model/configuration/experts_layer.hpp"
 #include "model/training/device_optimizer.hpp"
 #include "model/training/gradient_exchange.hpp"
+#include "model/training/gradient_noise.hpp"
 #include "model/transformer/finite_check.hpp"
+#include "ops/optimizers/flat_update.hpp"
 #include "runtime/elapsed.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
@@ -31,20 +33,24 @@ void check_balance(double coefficient, const ModelConfig& config) {
           "leave it out");
 }
 
-// The gradients of a head's adapter would be those of the rows' own losses.
-void check_preference(const PreferenceLoss& loss, const Adapter& adapter) {
-  check(loss);
-  if (adapter.weights(kHeadPath).empty()) return;
-  fail(ErrorCode::unsupported,
-       "trainer: the loss {} has no gradients for an adapter of the head; leave lm_head out of the "
-       "target modules, or use an adapter without it",
-       name_of(loss.formula.kind));
+bool trains_head(const Adapter& adapter) {
+  return adapter.find(kHeadPath) != nullptr ||
+         !adapter.saved(fmt::format("{}.weight", kHeadPath)).empty();
+}
+
+void check_supervised(const TrainerConfig& config) {
+  check(config.supervised);
+  require(config.supervised == SupervisedLoss() || (!config.contrastive && !config.preference),
+          "trainer: label smoothing, the z-loss and NEFTune are options of the loss of the next "
+          "token, but the run has a {} loss; leave them out",
+          config.contrastive ? "contrastive" : "preference");
 }
 
 // A step whose result has not been read yet, and the host memory of its transfers.
 struct InFlight {
   StepResult result;
   std::size_t micro_batches = 0;
+  double weight = 0, first_weight = 0;  // of the labelled tokens, and of those of the first one
   std::vector<std::vector<std::int32_t>> staging, kl_staging;
   UpdateSettings settings;
   std::vector<float> results;  // in the layout of the device buffer
@@ -52,7 +58,10 @@ struct InFlight {
   Fence fence;
 };
 
-constexpr std::size_t kLossSum = 0, kGradNorm = 1, kBalanceLoss = 2;  // in the results
+// In the results.
+constexpr std::size_t kLossSum = 0, kGradNorm = 1, kBalanceLoss = 2, kNllSum = 3, kFirstSquare = 4;
+// In the sums over ranks.
+constexpr std::size_t kSummed[] = {kLossSum, kBalanceLoss, kNllSum, kFirstSquare};
 
 }  // namespace
 
@@ -74,18 +83,26 @@ struct Trainer::Impl {
     }
     check_balance(config.router_aux_loss_coef, model.config());
     check(config.policy);
-    if (config.preference) check_preference(*config.preference, adapter);
+    check_supervised(config);
+    if (config.preference) check(*config.preference);
+    if (config.preference && trains_head(adapter)) {
+      fail(
+          ErrorCode::unsupported,
+          "trainer: a preference loss does not train the head, whose gradients are computed before "
+          "those of the answers; leave lm_head out of modules_to_save and target_modules");
+    }
     adapter.allocate_gradients();
     const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
     const std::int64_t of_preference = config.preference ? round_up(kPreferenceSums, step) : 0;
-    results = context.allocate({kResults * step + of_preference}, DType::f32, MemoryTag::adapters);
+    results = context.allocate({std::int64_t{kResults} * step + of_preference}, DType::f32,
+                               MemoryTag::adapters);
     if (has_kl()) kl = context.allocate({2}, DType::f32, MemoryTag::adapters);
     update_settings = context.allocate({8}, DType::f32, MemoryTag::adapters);
-    recorded =
-        std::make_unique<RecordedSteps>(language_model, &adapter,
-                                        StepTask{StepKind::train, config.contrastive, config.policy,
-                                                 config.preference, config.ranks != nullptr},
-                                        step_results(), arena);
+    recorded = std::make_unique<RecordedSteps>(
+        language_model, &adapter,
+        StepTask{StepKind::train, config.contrastive, config.policy, config.preference,
+                 config.ranks != nullptr, config.supervised},
+        step_results(), arena);
     if (has_kl()) {
       kl_steps = std::make_unique<RecordedSteps>(
           language_model, &adapter,
@@ -97,23 +114,27 @@ struct Trainer::Impl {
       exchange.emplace(context, *config.ranks, adapter.flat_gradients(), exchanged_sums());
     }
     zero.fill_zero(adapter.flat_gradients());
-    zero.fill_zero(loss_sum());
-    zero.fill_zero(balance_loss());
+    for (const std::size_t i : kSummed) zero.fill_zero(result(i));
     if (config.preference) zero.fill_zero(preference_sums());
     if (has_kl()) zero.fill_zero(kl);
     optimizer.emplace(context, config.optimizer, adapter.parameter_set());
     optimizer->record(update, update_settings, grad_norm());
     record_average();
+    if (config.gradient_noise) {
+      first_square.emplace(context);
+      record_square_sum(*first_square, result(kFirstSquare), adapter.flat_gradients());
+      first_square->seal();
+    }
     zero.seal();  // all memory of the trainer but that of its steps is taken here
     update.seal();
   }
 
   // The results begin where a kernel argument may: kResults of one value each, and those of a
   // preference loss.
-  std::size_t result_at(std::int64_t i) const {
-    return static_cast<std::size_t>(i) * context.device().base_alignment_bytes / 4;
+  std::size_t result_at(std::size_t i) const {
+    return i * context.device().base_alignment_bytes / 4;
   }
-  Tensor result(std::int64_t i, std::int64_t count = 1) const {
+  Tensor result(std::size_t i, std::int64_t count = 1) const {
     return results.slice(4 * result_at(i), {count}, DType::f32);
   }
   Tensor loss_sum() const { return result(kLossSum); }
@@ -123,7 +144,8 @@ struct Trainer::Impl {
   Tensor preference_sums() const { return result(kResults, kPreferenceSums); }
   // In the order in which finish() reads their sums over ranks.
   std::vector<Tensor> exchanged_sums() const {
-    std::vector<Tensor> all{loss_sum(), balance_loss()};
+    std::vector<Tensor> all;
+    for (const std::size_t i : kSummed) all.push_back(result(i));
     if (config.preference) all.push_back(preference_sums());
     return all;
   }
@@ -131,6 +153,7 @@ struct Trainer::Impl {
     return {.loss_sum = loss_sum(),
             .settings = update_settings,
             .balance_loss = config.router_aux_loss_coef > 0 ? balance_loss() : Tensor(),
+            .nll_sum = config.supervised.has_terms() ? result(kNllSum) : Tensor(),
             .preference_sums = config.preference ? preference_sums() : Tensor(),
             .kl = kl};
   }
@@ -161,6 +184,7 @@ struct Trainer::Impl {
   // update.
   void finish_exchange();
   std::optional<StepResult> finish(HostHold<InFlight> flight);
+  void add_noise(InFlight& flight, double first_square_sum);
   void require_finite(const StepResult& result) const;
 
   LanguageModel& model;
@@ -168,11 +192,13 @@ struct Trainer::Impl {
   TrainerConfig config;
   Context& context;
   std::shared_ptr<Arena> arena = std::make_shared<Arena>();
-  static constexpr std::int64_t kResults = 3;  // of one value
+  static constexpr std::size_t kResults = 5;  // of one value
   std::unique_ptr<RecordedSteps> recorded, kl_steps;
   std::vector<std::int64_t> shares;  // of the ranks
   std::optional<GradientExchange> exchange;
   Batch zero, update;
+  std::optional<Batch> first_square;  // of the gradients of the step's first micro-batch
+  GradientNoise noise;
   Tensor results, update_settings, kl;
   Tensor average;  // empty without an average
   std::optional<DeviceOptimizer> optimizer;
@@ -221,7 +247,9 @@ Fence Trainer::Impl::enqueue_gradients(std::span<const PackedRows> micro_batches
   const auto balance_weight =
       static_cast<float>(config.router_aux_loss_coef / static_cast<double>(micro_batches.size()));
   flight.staging.resize(micro_batches.size());
-  const float weight = 1.0F / static_cast<float>(flight.result.tokens);
+  const double weight = 1 / flight.weight;
+  const double width = static_cast<double>(model.config().hidden_size);
+  const double noise_of_one = config.supervised.neftune_alpha / std::sqrt(width);
   const std::int64_t nll_rows = flight.result.nll_rows;
   for (std::size_t i = own.begin; i < own.end; ++i) {
     // A running count, since steps may have different numbers of micro-batches.
@@ -233,9 +261,11 @@ Fence Trainer::Impl::enqueue_gradients(std::span<const PackedRows> micro_batches
                             .step = draw,
                             .settings = flight.settings,
                             .balance_weight = balance_weight,
-                            .answer_weight = weight,
-                            .nll_weight = nll_rows > 0 ? 1.0F / static_cast<float>(nll_rows) : 0},
+                            .answer_weight = static_cast<float>(weight),
+                            .nll_weight = nll_rows > 0 ? 1.0F / static_cast<float>(nll_rows) : 0,
+                            .noise = static_cast<float>(noise_of_one)},
                            flight.staging[i]);
+    if (i == 0 && first_square && micro_batches.size() > 1) end = first_square->submit();
   }
   if (own.begin < own.end) return end;
   // A rank without a micro-batch updates its adapter all the same.
@@ -249,7 +279,9 @@ void Trainer::Impl::begin_exchange(std::span<const PackedRows> micro_batches, Mi
     exchange->set_parts(computes ? recorded->latest()
                                  : recorded->prepare(wanted_rows(micro_batches.front())));
   }
-  exchange->begin(computes ? &recorded->latest() : nullptr, std::move(end));
+  // first_square reads the gradients of the first micro-batch before they are added to others.
+  const bool waits = first_square && own.begin == 0 && own.end == 1;
+  exchange->begin(computes && !waits ? &recorded->latest() : nullptr, std::move(end));
 }
 
 void Trainer::Impl::finish_exchange() {
@@ -274,27 +306,39 @@ std::optional<StepResult> Trainer::Impl::finish(HostHold<InFlight> flight) {
   const TraceSpan span(context.trace(), "wait", "results of the step before");
   flight->fence.wait();
   flight.mark_idle();
-  const double tokens = std::max(1.0, static_cast<double>(flight->result.tokens));
-  const auto value = [&](std::int64_t i) {
-    return static_cast<double>(flight->results[result_at(i)]);
+  const auto value = [&](std::size_t i) {
+    const auto* const summed = std::ranges::find(kSummed, i);
+    const bool is_summed = !flight->sums.empty() && summed != std::end(kSummed);
+    return static_cast<double>(
+        is_summed ? flight->sums[static_cast<std::size_t>(summed - std::begin(kSummed))]
+                  : flight->results[result_at(i)]);
   };
   const std::vector<float>& sums = flight->sums;
-  const double loss_sum = sums.empty() ? value(kLossSum) : static_cast<double>(sums[0]);
-  const double balance = sums.empty() ? value(kBalanceLoss) : static_cast<double>(sums[1]);
   StepResult& result = flight->result;
-  result.balance_loss = balance / static_cast<double>(flight->micro_batches);
-  result.loss = loss_sum / tokens + config.router_aux_loss_coef * result.balance_loss;
+  result.balance_loss = value(kBalanceLoss) / static_cast<double>(flight->micro_batches);
+  const double divisor = config.contrastive ? flight->weight : 1;  // others have weights in the sum
+  result.loss = value(kLossSum) / divisor + config.router_aux_loss_coef * result.balance_loss;
+  if (config.supervised.has_terms()) result.nll = value(kNllSum);
   if (config.preference) {
     const PreferenceSums of_pairs =
         sums_of(sums.empty() ? std::span<const float>(flight->results).subspan(result_at(kResults))
-                             : std::span(sums).subspan(2));
+                             : std::span(sums).subspan(std::size(kSummed)));
     const PreferenceKind kind = config.preference->formula.kind;
     result.loss += loss_of(of_pairs, kind, result.nll_rows);
     result.preference = scores_of(of_pairs, kind, result.nll_rows);
   }
   result.grad_norm = value(kGradNorm);
   require_finite(result);
+  if (first_square && flight->micro_batches > 1) add_noise(*flight, value(kFirstSquare));
   return flight->result;
+}
+
+// The gradient of the first micro-batch was computed as its part of the mean over all tokens.
+void Trainer::Impl::add_noise(InFlight& flight, double first_square_sum) {
+  const double share = flight.first_weight / flight.weight;
+  noise.add({first_square_sum / (share * share), flight.first_weight},
+            {flight.result.grad_norm * flight.result.grad_norm, flight.weight});
+  flight.result.noise_scale = noise.scale();
 }
 
 // The adapter is not searched: this update, and possibly the next one, has changed it already.
@@ -327,12 +371,14 @@ std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batche
   StepResult& result = flight->result;
   for (const PackedRows& packed : micro_batches) {
     result.tokens += packed.target_count;
+    flight->weight += packed.target_weight();
     result.rows += static_cast<std::int64_t>(packed.rows());
     result.nll_rows += packed.answers.nll_rows;
     require(!impl.has_kl() || packed.answers.mismatched != nullptr,
             "trainer: the KL term of kto needs rows with exchanged answers");
   }
   require(result.tokens > 0, "trainer: a step needs at least one labelled token");
+  flight->first_weight = micro_batches.front().target_weight();
   constexpr std::int64_t kMaxDraws = std::numeric_limits<std::uint32_t>::max();
   require(impl.micro_batches_done + std::ssize(micro_batches) <= kMaxDraws,
           "trainer: a run can have at most {} batches of rows, each with its own dropout mask",
@@ -378,6 +424,7 @@ double Trainer::gradient_seconds(const PackedRows& micro_batch) {
   Impl& impl = *impl_;
   HostHold<InFlight> flight(impl.context);
   flight->result.tokens = std::max(1, micro_batch.target_count);
+  flight->weight = micro_batch.target_count > 0 ? micro_batch.target_weight() : 1;
   double seconds = 0;
   for (int turn = 0; turn < 2; ++turn) {  // the first one records the step and builds kernels
     const auto begin = std::chrono::steady_clock::now();

@@ -18,6 +18,7 @@
 #include "clora/model/training/contrastive_loss.hpp"
 #include "clora/model/training/optimizer.hpp"
 #include "clora/model/training/preference_loss.hpp"
+#include "clora/model/training/supervised_loss.hpp"
 #include "clora/model/transformer/language_model.hpp"
 #include "clora/model/transformer/memory_policy.hpp"
 #include "clora/runtime/commands/batch.hpp"
@@ -42,6 +43,11 @@ struct TrainerConfig {
   // Micro-batches are then packed answers (pack_answers()), and "labelled tokens" are pairs, or
   // answers of KTO, whose KL term is that of all micro-batches of a step.
   std::optional<PreferenceLoss> preference = {};
+  SupervisedLoss supervised = {};  // REQUIRES: the default one with either of the losses above
+  // Whether StepResult::noise_scale is estimated, which takes a pass over the gradients in each
+  // step. With ranks, an exchange does not begin before the end of the micro-batch if the first
+  // rank computes only one.
+  bool gradient_noise = false;
   MemoryPolicy policy = {};
   // The ranks that train together, or null. Each has a model, an adapter and a Trainer, with the
   // same contents and settings. step(), drain() and state() are then collective, and an update is
@@ -51,13 +57,19 @@ struct TrainerConfig {
 
 struct StepResult {
   std::int64_t step = 0;  // from 1
-  // Mean over the labelled tokens, before the update, + router_aux_loss_coef * balance_loss.
+  // Mean over the labelled tokens by their weights, before the update, + router_aux_loss_coef *
+  // balance_loss.
   double loss = 0;
+  // The same mean of -log of the targets' probabilities, if the loss has other terms, too.
+  std::optional<double> nll = {};
   double balance_loss = 0;  // of the load of experts, without its weight; 0 if it is not computed
   std::int64_t tokens = 0;  // labelled
   std::int64_t rows = 0;    // processed, without padding
   double learning_rate = 0;
-  double grad_norm = 0;                          // over all adapter matrices, before clipping
+  double grad_norm = 0;  // over all adapter matrices, before clipping
+  // The noise scale of the gradient in labelled tokens (GradientNoise), smoothed over the steps of
+  // this Trainer that had several micro-batches; nullopt if it is not estimated or not known yet.
+  std::optional<double> noise_scale = {};
   std::vector<PreferenceScore> preference = {};  // of a preference loss
   std::int64_t nll_rows = 0;                     // of a preference loss: PackedAnswers::nll_rows
 };
@@ -71,7 +83,8 @@ class Trainer {
   ~Trainer();
 
   // Enqueues one optimiser step over the micro-batches (gradient accumulation if there are
-  // several); loss and gradient are means over the labelled tokens of all of them. Does not wait
+  // several); loss and gradient are means over the labelled tokens of all of them, each with the
+  // weight of its row (PackedRows::weights). Does not wait
   // for this step; returns the result of the previous one, if there was one. Each micro-batch draws
   // its own dropout mask, the n-th of a run from (dropout_seed, n).
   // An Error before the update is enqueued leaves adapter, optimizer and step number unchanged: the

@@ -41,6 +41,17 @@ void check_rates(const TrainingRunConfig& config) {
           config.warmup_share, config.decay_share);
 }
 
+void check_supervised(const TrainingRunConfig& config) {
+  check(config.supervised);
+  require(config.supervised == SupervisedLoss() || (!config.contrastive && !config.preference),
+          "training: label smoothing, the z-loss and NEFTune are options of the loss of the next "
+          "token, but the run has a {} loss; leave them out",
+          config.contrastive ? "contrastive" : "preference");
+  require(!config.gradient_noise || config.grad_accumulation > 1,
+          "training: the noise of the gradient is estimated from micro-batches, of which a step "
+          "must have several, got 1; raise `grad_accumulation`");
+}
+
 // The number of steps before the decay, in which the rate does not depend on the run's length
 // except by the warm-up. A decay that is longer than the run begins after the warm-up.
 std::int64_t steps_before_decay(const TrainingRunConfig& config, std::int64_t total) {
@@ -85,6 +96,7 @@ std::string_view name_of(Schedule schedule) {
 
 void check(const TrainingRunConfig& config) {
   check(config.policy);
+  check_supervised(config);
   check(config.optimizer);
   require_at_least(1, config.batch_size, "batch size");
   require_at_least(1, config.grad_accumulation, "gradient accumulation");

@@ -14,6 +14,7 @@
 #include "clora/model/training/contrastive_loss.hpp"
 #include "clora/model/training/optimizer.hpp"
 #include "clora/model/training/preference_loss.hpp"
+#include "clora/model/training/supervised_loss.hpp"
 #include "clora/model/transformer/memory_policy.hpp"
 
 namespace clora {
@@ -53,6 +54,8 @@ struct TrainingRunConfig {
   std::int64_t max_seq_length = 0;
   std::optional<ContrastiveLoss> contrastive = {};  // of text pairs; nullopt: of the next token
   std::optional<PreferenceLoss> preference = {};    // of answers that are compared
+  SupervisedLoss supervised = {};                   // of the next token
+  bool gradient_noise = false;  // as in TrainerConfig; REQUIRES: several micro-batches in a step
   MemoryPolicy policy = {};
   // The ranks that train together (TrainerConfig::ranks), or null. grad_accumulation counts the
   // micro-batches of all of them.

@@ -319,6 +319,8 @@ TrainerConfig trainer_config(const TrainingRunConfig& config) {
           .router_aux_loss_coef = config.router_aux_loss_coef,
           .contrastive = config.contrastive,
           .preference = config.preference,
+          .supervised = config.supervised,
+          .gradient_noise = config.gradient_noise,
           .policy = config.policy,
           .ranks = config.ranks};
 }

@@ -38,7 +38,8 @@ Tensor record_scaled(Recording& recording, const AdaptedLinear& linear, const Te
   const Tensor f = is_coded ? recording.restore(linear.f, dy.shape(), recording.type()) : linear.f;
   const Tensor bias = linear.has_dropout() ? Tensor() : linear.layer->weights.bias;
   record_dora_backward(recording.batch(), scaled, linear.dmagnitude, dy,
-                       {f, bias, linear.lora.column_scale, linear.magnitude});
+                       {f, bias, linear.lora.column_scale, linear.magnitude},
+                       &recording.deferred_magnitudes());
   return scaled;
 }
 

@@ -1,6 +1,7 @@
 #include "model/transformer/adapter_stacks.hpp"
 
 #include "clora/ops/decode/decode_layers.hpp"
+#include "model/transformer/adapted_ends.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -24,7 +25,7 @@ void AdapterStacks::add_layers(std::span<const std::string> paths) {
   std::map<std::string, Shape> layers;
   std::size_t needed = 0;
   for (const std::string& path : paths) {
-    const Shape w = model_.linear(path).weights.w.shape();
+    const Shape w = adapted_shape(model_, path);
     if (stacks_.contains(path) || !layers.emplace(path, w).second) continue;
     needed += bytes_of(w);
   }

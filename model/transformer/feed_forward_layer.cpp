@@ -114,8 +114,10 @@ std::vector<PendingGradient> FeedForwardLayer::record_tile_backward(const Tensor
   const Tensor dgate = like_gate("d gate"), dup = like_gate("d up");
   const auto factors = gate_up_linears_.dora_factors();
   if (!factors.empty()) {
-    record_dora_swiglu_backward(recording_.batch(), {dgate, dup, product, dproduct, gate, up,
-                                                     factors.front(), factors.back(), function_});
+    record_dora_swiglu_backward(
+        recording_.batch(),
+        {dgate, dup, product, dproduct, gate, up, factors.front(), factors.back(), function_},
+        &recording_.deferred_magnitudes());
     record_linears_da(recording_, product, pending);
     return gate_up_linears_.record_backward(dh, std::array{dgate, dup}, DoraScaled::yes);
   }

@@ -111,6 +111,7 @@ void PagedForward::record(Recorded& f) {
       recording,
       {.ids = ids,
        .selected = shape.selects ? f.inputs.part(StepInputs::kOutputs) : Tensor(),
+       .selected_groups = f.inputs.output_groups(),
        .fused_blocks = [&](const Tensor& x) { return record_fused_blocks(f, recording, x); },
        .output_type = type});
   if (shape.outputs > 0) model.record_logits(logits(shape.outputs));

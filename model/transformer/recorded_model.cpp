@@ -5,9 +5,11 @@
 #include "clora/ops/lora_linear/lora_embedding.hpp"
 #include "clora/ops/rowwise/add.hpp"
 #include "clora/ops/rowwise/embedding.hpp"
+#include "clora/ops/rowwise/embedding_noise.hpp"
 #include "clora/ops/rowwise/soft_cap.hpp"
 #include "lora/end_modules.hpp"
 #include "model/transformer/adapted_ends.hpp"
+#include "model/transformer/adapter_stacks.hpp"
 #include "model/transformer/norm.hpp"
 #include "ops/activations.hpp"
 
@@ -16,12 +18,19 @@ namespace clora {
 RecordedModel::RecordedModel(Recording& recording, const ModelInputs& inputs)
     : recording_(recording),
       embedding_norm_(recording.adapted(recording.model().embedding_norm())),
-      final_norm_(recording.adapted(recording.model().final_norm())) {
+      final_norm_(recording.adapted(recording.model().final_norm())),
+      selected_groups_(inputs.selected.empty() ? recording.row_groups() : inputs.selected_groups) {
   const LanguageModel& model = recording.model();
   Batch& batch = recording.batch();
   Tensor x = rows_of_stream(recording.rows(), "embeddings");
-  record_embedding(batch, x, inputs.ids, model.embeddings(), embedding_scale());
+  record_embedding(batch, x, inputs.ids, embeddings_of(model, recording.adapter()),
+                   embedding_scale());
   add_adapter_of_embeddings(x, inputs.ids);
+  if (!recording.embedding_noise().empty()) {
+    record_embedding_noise(batch, x, recording.embedding_noise(), recording.seed_and_step());
+  }
+  if (recording.trains()) dembeddings_ = embeddings_gradient_of(recording.adapter());
+  if (!dembeddings_.empty()) adapted_ids_ = inputs.ids;
   x = with_positions(x);
   const bool fused = inputs.fused_blocks && inputs.fused_blocks(x);
   selected_rows_ = fused ? x : record_blocks(x);
@@ -40,8 +49,24 @@ float RecordedModel::embedding_scale() const {
   return static_cast<float>(recording_.model().config().embedding_scale);
 }
 
+LoraWeights RecordedModel::embedding_adapter() const {
+  LoraWeights lora;
+  if (recording_.stacks() != nullptr) {
+    lora = recording_.stacks()->weights(kEmbeddingsPath, recording_.row_groups());
+  }
+  return lora.empty() ? embedding_adapter_of(recording_.adapter()) : lora;
+}
+
+LoraWeights RecordedModel::head_adapter() const {
+  LoraWeights lora;
+  if (recording_.stacks() != nullptr) {
+    lora = recording_.stacks()->weights(kHeadPath, selected_groups_);
+  }
+  return lora.empty() ? head_adapter_of(recording_.adapter()).lora : lora;
+}
+
 void RecordedModel::add_adapter_of_embeddings(const Tensor& x, const Tensor& ids) {
-  const LoraWeights lora = embedding_adapter_of(recording_.adapter());
+  const LoraWeights lora = embedding_adapter();
   if (lora.empty()) return;
   adapted_ids_ = ids;
   embedding_s_ = recording_.temporary({recording_.rows(), lora.rank()}, "s of embeddings");
@@ -69,10 +94,11 @@ Tensor RecordedModel::with_positions(const Tensor& x) {
 
 void RecordedModel::record_logits(const Tensor& logits) const {
   const LanguageModel& model = recording_.model();
-  const LoraWeights lora = head_adapter_of(recording_.adapter()).lora;
+  const LoraWeights lora = head_adapter();
   Tensor s;
   if (!lora.empty()) s = recording_.temporary({output_.shape()[0], lora.rank()}, "s of the head");
-  record_lora_linear(recording_.batch(), logits, s, output_, {model.head(), {}}, lora);
+  record_lora_linear(recording_.batch(), logits, s, output_,
+                     {head_of(model, recording_.adapter()), {}}, lora);
   const auto cap = static_cast<float>(model.config().logit_soft_cap);
   if (cap != 0) record_soft_cap(recording_.batch(), logits, cap);
 }
@@ -282,6 +308,7 @@ void RecordedModel::record_block_backward(Block& block, StreamGradient& dx, bool
     --layer;
     record_layer_backward(*layer, dx, !is_lowest || layer != lowest);
   }
+  recording_.deferred_magnitudes().flush(recording_.batch());
 }
 
 // A new copy each time: its memory is free between its last reader and the next one.
@@ -304,7 +331,8 @@ void RecordedModel::note_gradients(const Block& block) {
 
 void RecordedModel::record_backward(const Tensor& doutput, const Tensor& place) {
   StreamGradient dx = record_output_backward(doutput, place);
-  const bool to_embeddings = embedding_norm_.is_trained() || !embedding_s_.empty();
+  const bool to_embeddings =
+      embedding_norm_.is_trained() || !embedding_s_.empty() || !dembeddings_.empty();
   const auto lowest_block =
       to_embeddings ? blocks_.begin() : std::ranges::find_if(blocks_, &Block::is_trained);
   for (auto block = blocks_.end(); block != lowest_block;) {
@@ -318,6 +346,9 @@ void RecordedModel::record_backward(const Tensor& doutput, const Tensor& place) 
                                     recording_.epsilon());
   }
   if (!embedding_s_.empty()) record_embeddings_backward(dx.d);
+  if (!dembeddings_.empty()) {
+    record_table_gradient(recording_.batch(), dembeddings_, dx.d, adapted_ids_, embedding_scale());
+  }
   recording_.deferred().flush(recording_.batch());
 }
 

@@ -19,6 +19,9 @@ namespace clora {
 struct ModelInputs {
   Tensor ids;            // [T] i32
   Tensor selected = {};  // [C] i32, the rows of the output; empty: all
+  // RecordingOptions::row_groups of the selected rows [C, 4]; REQUIRES: given for rows that are
+  // selected, if there are stacks.
+  Tensor selected_groups = {};
   // May record all blocks at once, as x becomes their output, and return true.
   std::function<bool(const Tensor& x)> fused_blocks = {};
   DType output_type = DType::f32;
@@ -76,6 +79,9 @@ class RecordedModel {
   };
 
   float embedding_scale() const;
+  // The adapter of rows of their own if a stack has one, or that of all.
+  LoraWeights embedding_adapter() const;
+  LoraWeights head_adapter() const;
   void add_adapter_of_embeddings(const Tensor& x, const Tensor& ids);
   void record_embeddings_backward(const Tensor& dx);
   // What an encoder adds to its embeddings, and their norm.
@@ -113,9 +119,11 @@ class RecordedModel {
 
   Recording& recording_;
   AdaptedNorm embedding_norm_, final_norm_;
-  Tensor embedded_;  // [T, D], before the norm of embeddings, if that is trained
+  Tensor embedded_;     // [T, D], before the norm of embeddings, if that is trained
+  Tensor dembeddings_;  // the gradient of embeddings that the pass trains in full, or empty
   std::vector<Block> blocks_;
   std::vector<GradientPart> gradient_parts_;
+  Tensor selected_groups_;            // of output_; or empty
   Tensor adapted_ids_, embedding_s_;  // [T] and [T, R], if the embeddings have an adapter
   Tensor selected_rows_;              // [C, D], before the final norm
   Tensor output_;

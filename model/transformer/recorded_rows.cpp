@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "runtime/fail.hpp"
@@ -106,14 +107,26 @@ Fence RecordedRows::upload(Context& context, const PackedRows& packed, const Sca
     require(count < labelled_, "recorded rows: at most {} rows may be labelled", labelled_);
     *(at(kLabelled) + count) = row;
     *(at(kTargets) + count) = target;
+    if (of_ == RowsOf::documents) {
+      const double of_row = double{packed.weight_of(static_cast<std::size_t>(row))};
+      const auto weight = static_cast<float>(scalars.weight * of_row);
+      *(at(kWeight) + count) = std::bit_cast<std::int32_t>(weight);
+    }
     *(at(kPlace) + row) = count++;
   }
-  *at(kWeight) = std::bit_cast<std::int32_t>(scalars.weight);
+  if (of_ != RowsOf::documents) {
+    *at(kWeight) = std::bit_cast<std::int32_t>(static_cast<float>(scalars.weight));
+  }
   *at(kSeedAndStep) = std::bit_cast<std::int32_t>(scalars.seed);
   *(at(kSeedAndStep) + 1) = std::bit_cast<std::int32_t>(scalars.step);
   *at(kBalance) = std::bit_cast<std::int32_t>(scalars.balance_weight);
   *(at(kBalance) + 1) = std::bit_cast<std::int32_t>(static_cast<float>(scalars.rows));
   std::memcpy(&*at(kSettings), &scalars.settings, sizeof(UpdateSettings));
+  if (scalars.noise > 0) {
+    write_noise(packed, scalars,
+                staging.subspan(static_cast<std::size_t>(kNoise * stride_),
+                                static_cast<std::size_t>(scalars.rows)));
+  }
   if (of_ == RowsOf::answers) write_answers(packed, scalars, staging);
   if (attending_ > 0) write_shared(packed, staging);
   if (of_ == RowsOf::texts) {
@@ -143,6 +156,16 @@ void RecordedRows::write_shared(const PackedRows& packed, std::span<std::int32_t
     } else {
       again[row] = a;
     }
+  }
+}
+
+void RecordedRows::write_noise(const PackedRows& packed, const Scalars& scalars,
+                               std::span<std::int32_t> noise) const {
+  for (std::size_t begin = 0, end = 0; begin < noise.size(); begin = end) {
+    while (end < noise.size() && packed.first[end] == packed.first[begin]) ++end;
+    const float of_row = scalars.noise / std::sqrt(static_cast<float>(end - begin));
+    std::fill_n(noise.begin() + static_cast<std::ptrdiff_t>(begin), end - begin,
+                std::bit_cast<std::int32_t>(of_row));
   }
 }
 

@@ -6,11 +6,13 @@
 //   labelled [C] i32                       the labelled rows, in order; -1 after the last
 //   targets [C] i32                        the target of each of them; -1 after the last
 //   place [T] i32                          the row's index among the labelled ones, or -1
-//   weight [1] f32                         weight of the loss
+//   weight [C] f32                         weight of the loss of each of them; of texts and answers
+//                                          one for all [1]
 //   seed_and_step [2] u32                  for dropout
 //   settings [8] f32                       UpdateSettings of the update that follows
 //   balance [2] f32                        weight of the loss that balances the load of experts,
 //                                          and the number of rows that are no padding
+//   noise [T] f32                          largest noise of the row's embedding; 0 in padding
 // and, of texts that become vectors (model/data/text_packing.hpp), one for each labelled row:
 //   begin, end [C] i32                     each text's rows; an empty range after the last
 //   text [T] i32                           the number of the row's text, or -1
@@ -64,7 +66,11 @@ class RecordedRows {
   Tensor labelled() const { return part(kLabelled, labelled_, DType::i32); }
   Tensor targets() const { return part(kTargets, labelled_, DType::i32); }
   Tensor place() const { return part(kPlace, rows_, DType::i32); }
+  // REQUIRES: of texts or of answers.
   Tensor weight() const { return part(kWeight, 1, DType::f32); }
+  // REQUIRES: of documents.
+  Tensor weights() const { return part(kWeight, labelled_, DType::f32); }
+  Tensor noise() const { return part(kNoise, rows_, DType::f32); }
   Tensor seed_and_step() const { return part(kSeedAndStep, 2, DType::u32); }
   Tensor settings() const { return part(kSettings, kSettingsCount, DType::f32); }
   Tensor balance() const { return part(kBalance, 2, DType::f32); }
@@ -83,13 +89,14 @@ class RecordedRows {
   // the fence has passed. REQUIRES: packed has rows() rows, of which at most labelled_rows() have a
   // target; a span of staging has staging_words() elements.
   struct Scalars {
-    float weight = 1;
+    double weight = 1;  // of documents, multiplied by that of each row (PackedRows::weights)
     std::uint32_t seed = 0;
     std::uint32_t step = 0;
     UpdateSettings settings = {};
     float balance_weight = 0;
     float answer_weight = 0, nll_weight = 0;
     std::int64_t rows = 0;  // without padding; below 2^24
+    float noise = 0;        // of a document of one token; divided by the root of its tokens
   };
   Fence upload(Context& context, const PackedRows& packed, const Scalars& scalars,
                std::span<std::int32_t> staging) const;
@@ -111,6 +118,7 @@ class RecordedRows {
     kSeedAndStep,
     kSettings,
     kBalance,
+    kNoise,
     kBegin,  // from here on of texts and answers only
     kEnd,
     kText,
@@ -126,6 +134,8 @@ class RecordedRows {
   static std::int64_t parts_of(RowsOf of, std::int64_t attending);
   std::int64_t attention_rows() const { return attending_ > 0 ? attending_ : rows_; }
   Tensor part(Part part, std::int64_t elements, DType type) const;
+  void write_noise(const PackedRows& packed, const Scalars& scalars,
+                   std::span<std::int32_t> noise) const;
   void write_answers(const PackedRows& packed, const Scalars& scalars,
                      std::span<std::int32_t> staging) const;
   void write_shared(const PackedRows& packed, std::span<std::int32_t> staging) const;

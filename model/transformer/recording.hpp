@@ -21,6 +21,7 @@
 #include "clora/runtime/commands/batch.hpp"
 #include "model/transformer/cache_places.hpp"
 #include "model/transformer/norm.hpp"
+#include "ops/lora_linear/dora_magnitudes.hpp"
 
 namespace clora {
 
@@ -57,7 +58,8 @@ struct RecordingOptions {
   CachePlaces places = {};  // REQUIRES: given if there are caches
   // A pass with a backward: activations are kept, and adapters have dropout and gradients.
   bool trains = false;
-  Tensor seed_and_step = {};  // of dropout; required if the pass trains
+  Tensor seed_and_step = {};    // of dropout and noise; required if the pass trains
+  Tensor embedding_noise = {};  // [T] f32: the largest noise of a row's embedding; empty: none
   // LoadBalance::scalars: the pass also computes the loss that balances the load of experts. Empty:
   // it does not. REQUIRES: if not, the pass trains.
   Tensor balance = {};
@@ -98,6 +100,10 @@ class Recording {
   bool trains() const noexcept { return options_.trains; }
   DType type() const noexcept { return options_.type; }
   const Adapter* adapter() const noexcept { return options_.adapter; }  // null: none
+  const Tensor& embedding_noise() const noexcept { return options_.embedding_noise; }
+  const Tensor& seed_and_step() const noexcept { return options_.seed_and_step; }
+  const AdapterStacks* stacks() const noexcept { return options_.stacks; }
+  const Tensor& row_groups() const noexcept { return options_.row_groups; }
   bool marks_gradients() const noexcept { return options_.marks_gradients; }
   float epsilon() const { return static_cast<float>(model_.config().norm_epsilon); }
   // nullptr without a cache.
@@ -118,6 +124,8 @@ class Recording {
   GradientRange take_adapted_gradients();
   // Adapter gradients that await a flush at the end of the backward.
   DeferredGradients& deferred() noexcept { return deferred_; }
+  // Those of magnitudes, which await a flush at the end of a block's backward.
+  DeferredMagnitudes& deferred_magnitudes() noexcept { return deferred_magnitudes_; }
 
   // f32
   Tensor temporary(Shape shape, std::string_view name);
@@ -180,6 +188,7 @@ class Recording {
   std::vector<Window> windows_;
   std::vector<Order> orders_;
   DeferredGradients deferred_;
+  DeferredMagnitudes deferred_magnitudes_;
   std::optional<LoadBalance> load_;
   std::int64_t loaded_layers_ = 0;
   bool recomputes_ = false;

@@ -8,8 +8,10 @@
 
 namespace clora {
 
-// Its norms, in the order of computation: of embeddings, of blocks with those of heads and of
-// states, and the final one. For load_adapter() and select_saved_tensors().
+// In the order of computation: the token embeddings of a decoder; its norms, of embeddings, of
+// blocks with those of heads and of states, and the final one; and its head, also where the base
+// model's is the embedding matrix: each is then a matrix of its own, as in PEFT. For load_adapter()
+// and select_saved_tensors().
 std::vector<SavedTensor> savable_tensors(const ModelConfig& config);
 
 // Sets the adapter's full tensors to those of the base model, as f32. Waits. Does nothing without

@@ -12,8 +12,9 @@ StepInputs::StepInputs(Context& context, const StepShape& shape, const TableShap
   const std::int64_t T = shape.rows(), paged = shape.paged_rows, prompt = shape.prompt_rows;
   const std::int64_t of_tables = paged > 0 ? tables.sequences * tables.pages : 0;
   const std::int64_t of_groups = shape.adapted ? T * kRowGroupWords : 0;
+  const std::int64_t of_outputs = shape.adapted ? shape.outputs * kRowGroupWords : 0;
   for (const std::int64_t size : {T, T, T, T, paged, paged, paged, prompt, prompt, shape.keys,
-                                  shape.outputs, of_tables, of_groups}) {
+                                  shape.outputs, of_tables, of_groups, of_outputs}) {
     begins_.push_back(words_);
     sizes_.push_back(static_cast<std::size_t>(size));
     words_ += round_up(sizes_.back(), context.device().base_alignment_bytes / 4);
@@ -48,6 +49,12 @@ Tensor StepInputs::row_groups() const {
   const Tensor words = part(kRowGroups);
   if (words.empty()) return {};
   return words.slice(0, {shape_.rows(), kRowGroupWords}, DType::u32);
+}
+
+Tensor StepInputs::output_groups() const {
+  const Tensor words = part(kOutputGroups);
+  if (words.empty()) return {};
+  return words.slice(0, {shape_.outputs, kRowGroupWords}, DType::u32);
 }
 
 RowInputs StepInputs::rows() const {

@@ -10,6 +10,7 @@
 //   gathered [keys], outputs [outputs]     rows of the cache; rows whose logits are computed, or -1
 //   tables [sequences, pages]
 //   row_groups [T, 4]                      adapters of rows (ops/gemm/epilogue.hpp), if any has one
+//   output_groups [outputs, 4]             the same of the rows whose logits are computed
 #pragma once
 
 #include <compare>
@@ -59,6 +60,7 @@ class StepInputs {
     kOutputs,
     kTables,
     kRowGroups,
+    kOutputGroups,
     kParts
   };
   // On the device; empty if it has no elements.
@@ -78,6 +80,7 @@ class StepInputs {
   RowInputs rows() const;
   // RecordingOptions::row_groups; empty if the shape is not adapted.
   Tensor row_groups() const;
+  Tensor output_groups() const;
   CachePlaces places(std::int64_t page_positions) const;
 
  private:

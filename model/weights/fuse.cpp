@@ -30,9 +30,11 @@ void require_finite(std::span<const float> values, std::string_view name) {
 
 // Whether embeddings and head are one matrix in the base model, but two in the fused one.
 bool unties(const WeightFiles& base, const Adapter& adapter) {
-  const bool adapts_one =
-      adapter.find(kEmbeddingsPath) != nullptr || adapter.find(kHeadPath) != nullptr;
-  return base.config().tied_head && adapts_one;
+  const auto changes = [&](std::string_view path) {
+    return adapter.find(path) != nullptr ||
+           !adapter.saved(fmt::format("{}{}", path, kWeight)).empty();
+  };
+  return base.config().tied_head && (changes(kEmbeddingsPath) || changes(kHeadPath));
 }
 
 // All tensors of the fused model.

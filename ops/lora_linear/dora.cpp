@@ -7,6 +7,7 @@
 #include "ops/activations.hpp"
 #include "ops/dispatch/variant_launch.hpp"
 #include "ops/launch_grids.hpp"
+#include "ops/lora_linear/dora_magnitudes.hpp"
 #include "ops/lora_linear/dora_options.hpp"
 #include "ops/rowwise/gate_formula.hpp"
 #include "ops/tensor_overlap.hpp"
@@ -47,17 +48,12 @@ Chunks::Chunks(const Context& context, const Shape& dy) {
   grid = {{items, static_cast<std::size_t>(count), 1}, {group, 1, 1}};
 }
 
+// Adds the sums of parts to the gradient of the magnitudes, now if nothing defers it.
 void record_magnitudes(Batch& batch, const Tensor& dmagnitude, const Tensor& parts,
-                       const Tensor& magnitude) {
-  const std::int64_t columns = magnitude.elements(), chunks = parts.shape()[0];
-  const auto work = static_cast<double>(parts.elements());
-  Context& context = batch.context();
-  Launch launch{context.kernel("dora.cl", "dora_magnitudes", dora_defines(context, 1)),
-                groups_of(dora_sum_group(context),
-                          static_cast<std::size_t>(divide_up(columns, kDoraColumns))),
-                {work, 4 * work},
-                "dora/magnitudes"};
-  batch.launch(std::move(launch), dmagnitude, parts, magnitude, u32(columns), u32(chunks));
+                       const Tensor& magnitude, DeferredMagnitudes* deferred) {
+  DeferredMagnitudes now;
+  (deferred != nullptr ? *deferred : now).add(batch, dmagnitude, parts, magnitude);
+  now.flush(batch);
 }
 
 void require_dora_dropout(const DoraDropoutOutput& output, const Tensor& x) {
@@ -105,7 +101,8 @@ Cost dora_backward_cost(const Shape& dy, DType dy_type, DType f_type, DType scal
 }
 
 void record_dora_backward(Batch& batch, const Tensor& scaled, const Tensor& dmagnitude,
-                          const Tensor& dy, const DoraOutput& output) {
+                          const Tensor& dy, const DoraOutput& output,
+                          DeferredMagnitudes* deferred) {
   constexpr std::string_view kOp = "dora backward";
   const auto& [f, bias, column_scale, magnitude] = output;
   require(!dy.empty() && dy.shape().rank() == 2 && dy.elements() > 0,
@@ -138,10 +135,11 @@ void record_dora_backward(Batch& batch, const Tensor& scaled, const Tensor& dmag
   arguments.insert(arguments.end(),
                    {column_scale, u32(dy.shape()[0]), u32(columns), u32(chunks.rows)});
   batch.record(std::move(launch), std::move(arguments));
-  record_magnitudes(batch, dmagnitude, parts, magnitude);
+  record_magnitudes(batch, dmagnitude, parts, magnitude, deferred);
 }
 
-void record_dora_swiglu_backward(Batch& batch, const DoraSwigluBackward& backward) {
+void record_dora_swiglu_backward(Batch& batch, const DoraSwigluBackward& backward,
+                                 DeferredMagnitudes* deferred) {
   constexpr std::string_view kOp = "dora swiglu backward";
   const auto& [scaled_gate, scaled_up, y, dy, gate, up, of_gate, of_up, function] = backward;
   require_swiglu(kOp, backward);
@@ -166,8 +164,8 @@ void record_dora_swiglu_backward(Batch& batch, const DoraSwigluBackward& backwar
   batch.launch(std::move(launch), scaled_gate, scaled_up, y, parts_gate, parts_up, dy, gate, up,
                of_gate.column_scale, of_up.column_scale, u32(dy.shape()[0]), u32(sums[1]),
                u32(chunks.rows));
-  record_magnitudes(batch, of_gate.dmagnitude, parts_gate, of_gate.magnitude);
-  record_magnitudes(batch, of_up.dmagnitude, parts_up, of_up.magnitude);
+  record_magnitudes(batch, of_gate.dmagnitude, parts_gate, of_gate.magnitude, deferred);
+  record_magnitudes(batch, of_up.dmagnitude, parts_up, of_up.magnitude, deferred);
 }
 
 void record_dora_dropout(Batch& batch, const Tensor& x, const DoraDropoutOutput& output) {

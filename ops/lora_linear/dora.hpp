@@ -29,6 +29,8 @@
 
 namespace clora {
 
+class DeferredMagnitudes;
+
 // squared [N] f32 = the sums of squares of the rows of w, which is frozen: needed once. Overwrites.
 void record_weight_norms(Batch& batch, const Tensor& squared, const Weight& w);
 
@@ -65,9 +67,11 @@ struct DoraOutput {
   Tensor magnitude;
 };
 // scaled [T, N] = column_scale * dy, overwritten; dmagnitude [N] += sum_t dy (f - bias) /
-// magnitude. dy and scaled are each f32, bf16 or f16; scaled may be dy if their types are equal.
+// magnitude, by the flush of `deferred` if it is given. dy and scaled are each f32, bf16 or f16;
+// scaled may be dy if their types are equal.
 void record_dora_backward(Batch& batch, const Tensor& scaled, const Tensor& dmagnitude,
-                          const Tensor& dy, const DoraOutput& output);
+                          const Tensor& dy, const DoraOutput& output,
+                          DeferredMagnitudes* deferred = nullptr);
 Cost dora_backward_cost(const Shape& dy, DType dy_type, DType f_type, DType scaled_type);
 
 // The factors of a layer without a bias, and its magnitudes with their gradients; all [N].
@@ -87,7 +91,8 @@ struct DoraSwigluBackward {
   DoraFactors of_gate, of_up;
   GateFunction function = GateFunction::silu;
 };
-void record_dora_swiglu_backward(Batch& batch, const DoraSwigluBackward& backward);
+void record_dora_swiglu_backward(Batch& batch, const DoraSwigluBackward& backward,
+                                 DeferredMagnitudes* deferred = nullptr);
 
 // The forward with dropout. Overwrites y and f [T, N], of one type, and s [T, R]; residual may be
 // empty. REQUIRES: lora.column_scale and a dropout.

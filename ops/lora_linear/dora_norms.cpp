@@ -131,10 +131,10 @@ void record_products(Batch& batch, const Tensor& products, const DoraLayers& all
   if (!fitting.empty()) record_dora_products(batch, products, all, layer_words, fitting);
 }
 
-Launch launch_of(Context& context, std::string_view function, std::size_t groups, Cost cost) {
-  return {context.kernel("dora.cl", function, dora_defines(context, 1)),
-          groups_of(kDoraGroup, groups), cost,
-          fmt::format("dora/{}", function.substr(function.find('_') + 1))};
+Launch launch_of(Context& context, std::string_view function, std::size_t items, std::size_t groups,
+                 Cost cost) {
+  return {context.kernel("dora.cl", function, dora_defines(context, 1)), groups_of(items, groups),
+          cost, fmt::format("dora/{}", function.substr(function.find('_') + 1))};
 }
 
 }  // namespace
@@ -169,11 +169,13 @@ void record_column_scales(Batch& batch, const DoraLayers& all) {
     of_columns.flops += static_cast<double>(rank * (rank + 4) * n);
     of_columns.bytes += 8 * static_cast<double>(rank * n);
   }
-  batch.launch(launch_of(context, "dora_gram", tables.gram_groups(), of_gram), grams,
-               all.parameters, layers, tables.groups_of_grams(context));
-  batch.launch(launch_of(context, "dora_column_scale", tables.column_groups(), of_columns),
-               all.column_scale, all.parameters, all.squared, products, grams, layers,
-               tables.groups_of_columns(context));
+  batch.launch(
+      launch_of(context, "dora_gram", dora_sum_group(context), tables.gram_groups(), of_gram),
+      grams, all.parameters, layers, tables.groups_of_grams(context));
+  batch.launch(
+      launch_of(context, "dora_column_scale", kDoraGroup, tables.column_groups(), of_columns),
+      all.column_scale, all.parameters, all.squared, products, grams, layers,
+      tables.groups_of_columns(context));
 }
 
 }  // namespace clora

@@ -13,7 +13,7 @@ namespace clora {
 inline constexpr std::uint32_t kDoraGroup = 64;    // work-items of a group
 inline constexpr std::uint32_t kDoraColumns = 16;  // of a group that sums chunks
 
-// Work-items of a group that sums chunks: a CPU has few of them.
+// Work-items of a group that sums what few items would take long for: chunks, rows of a.
 inline std::uint32_t dora_sum_group(const Context& context) {
   return context.device().kind == DeviceKind::cpu ? 64 : 256;
 }

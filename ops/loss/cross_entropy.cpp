@@ -2,6 +2,7 @@
 
 #include "ops/activations.hpp"
 #include "ops/dispatch/cpu_kernel.hpp"
+#include "ops/dispatch/loss_term_defines.hpp"
 #include "ops/dispatch/soft_cap_define.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/fail.hpp"
@@ -40,16 +41,26 @@ Launch launch_of(Batch& batch, const CrossEntropySpec& spec, std::string_view fu
           std::move(label)};
 }
 
+struct TestedForm {
+  bool gradient, capped, has_terms;
+};
+
 // With a cap that matters for the logits; others than without one, since their results have other
 // sums (ops/dispatch/self_test_sums.hpp). These depend on the order of the calls as well.
-void record_test(SelfTest& test, bool gradient, bool capped) {
+void record_test(SelfTest& test, TestedForm form) {
   const std::vector<std::int32_t> targets{52, -1, 0, 17, 5};
-  CrossEntropyInputs inputs{.logits = {}, .targets = {}, .soft_cap = capped ? 4.0F : 0.0F};
-  if (gradient) inputs.weight = test.input({1});
+  CrossEntropyInputs inputs{.logits = {}, .targets = {}, .soft_cap = form.capped ? 4.0F : 0.0F};
+  if (form.gradient) inputs.weight = test.input({1});
   inputs.targets = test.input({5}, targets);
-  inputs.logits = test.input({5, 53}, capped ? 7.0F : 6.0F);
-  const Tensor dlogits = gradient ? test.output({5, 53}) : Tensor();
+  inputs.logits = test.input({5, 53}, (form.capped ? 7.0F : 6.0F) + (form.has_terms ? 2.0F : 0.0F));
+  const Tensor dlogits = form.gradient ? test.output({5, 53}) : Tensor();
+  if (form.has_terms) inputs.terms = {0.1F, 0.01F, test.output({5})};
   record_cross_entropy(test.batch(), test.output({5}), dlogits, inputs);
+}
+
+void test_dot(SelfTest& test) {
+  const Tensor sum = test.changed(test.input({1})), x = test.input({100}), y = test.input({100});
+  record_dot(test.batch(), sum, x, y);
 }
 
 void test_sum(SelfTest& test) {
@@ -65,7 +76,7 @@ Cost cross_entropy_cost(const Shape& logits) {
 
 void record_cross_entropy(Batch& batch, const Tensor& loss, const Tensor& dlogits,
                           const CrossEntropyInputs& inputs) {
-  const auto& [logits, targets, weight, soft_cap] = inputs;
+  const auto& [logits, targets, weight, soft_cap, terms] = inputs;
   constexpr std::string_view op = "cross_entropy";
   require(!logits.empty() && logits.shape().rank() == 2 && logits.elements() > 0,
           "{}: logits must be f32, bf16 or f16 [T, V] with at least one element, got {}", op,
@@ -80,14 +91,19 @@ void record_cross_entropy(Batch& batch, const Tensor& loss, const Tensor& dlogit
   const std::string_view function = gradient ? "cross_entropy_gradient" : "cross_entropy_loss";
   require_soft_cap(op, soft_cap);
   const bool capped = soft_cap != 0;
-  const std::string name = fmt::format("{}{}", function, capped ? " capped" : "");
-  const auto self_test = [=](SelfTest& test) { record_test(test, gradient, capped); };
+  require_loss_terms(op, terms, gradient, rows);
+  const TestedForm form{gradient, capped, terms.any()};
+  const std::string name =
+      fmt::format("{}{}{}", function, capped ? " capped" : "", form.has_terms ? " with terms" : "");
+  const auto self_test = [=](SelfTest& test) { record_test(test, form); };
   CrossEntropySpec spec(batch.context(), name, self_test, rows, logits.type());
   define_soft_cap(spec.defines, soft_cap);
+  define_loss_terms(spec.defines, terms);
   if (gradient) {
     require_tensor(op, "dlogits", dlogits, logits.shape(), logits.type());
-    require_tensor(op, "weight", weight, {1});
-    arguments.insert(arguments.end(), {dlogits, logits, targets, weight, vocabulary});
+    const std::int32_t weight_step = loss_weight_step(op, weight, rows);
+    arguments.insert(arguments.end(), {dlogits, logits, targets, weight, vocabulary, weight_step});
+    if (terms.any()) arguments.emplace_back(terms.nll);
   } else {
     arguments.insert(arguments.end(), {logits, targets, vocabulary});
   }
@@ -108,6 +124,18 @@ void record_sum(Batch& batch, const Tensor& sum, const Tensor& x, bool accumulat
   const auto count = static_cast<double>(x.elements());
   batch.launch(launch_of(batch, spec, "sum_in_order", {count, 4 * count}, "cross_entropy/sum"), sum,
                x, x.elements(), static_cast<std::int32_t>(accumulate));
+}
+
+void record_dot(Batch& batch, const Tensor& sum, const Tensor& x, const Tensor& y) {
+  require_tensor("dot", "sum", sum, {1});
+  require(!x.empty() && x.elements() > 0, "dot: x must be f32 with at least one element, got {}",
+          x.text());
+  require_tensor("dot", "x", x, x.shape());
+  require_tensor("dot", "y", y, x.shape());
+  const CrossEntropySpec spec(batch.context(), "dot_in_order", test_dot, 1, DType::f32);
+  const auto count = static_cast<double>(x.elements());
+  batch.launch(launch_of(batch, spec, "dot_in_order", {2 * count, 8 * count}, "cross_entropy/dot"),
+               sum, x, y, x.elements());
 }
 
 }  // namespace clora

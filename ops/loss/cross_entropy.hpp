@@ -2,9 +2,9 @@
 //
 //   loss[t]   = log(sum_v exp(logits[t, v])) - logits[t, targets[t]], 0 if targets[t] < 0
 //   dlogits   = (softmax(logits) - onehot(targets)) * weight, 0 if targets[t] < 0
-// weight [1] f32 is on the device: 1 / labelled tokens of the full step. With a soft cap c, the
-// loss is that of c tanh(logits / c), and dlogits the gradient of the logits before the cap (Gemma
-// 2).
+// weight is on the device: [1] f32, 1 / labelled tokens of the full step, or one for each row [T].
+// With a soft cap c, the loss is that of c tanh(logits / c), and dlogits the gradient of the logits
+// before the cap (Gemma 2).
 #pragma once
 
 #include "clora/ops/lora_linear/lora_linear.hpp"
@@ -13,11 +13,25 @@
 
 namespace clora {
 
+// With these terms, and lse = log(sum_v exp(logits[t, v])), a labelled row has
+//   loss = (1 - e) nll + e (lse - mean of logits[t]) + c lse^2, nll = lse - logits[t, targets[t]]
+// and its gradient: e is the label smoothing of torch's CrossEntropyLoss (Szegedy et al., 2016,
+// arXiv:1512.00567), c the weight of the z-loss of PaLM (Chowdhery et al., 2022, arXiv:2204.02311).
+// REQUIRES: none without a gradient.
+struct LossTerms {
+  float label_smoothing = 0;  // e, in [0, 1)
+  float z_loss = 0;           // c
+  Tensor nll = {};            // [T] f32, overwritten with nll; REQUIRES: given if there are terms
+
+  bool any() const { return label_smoothing != 0 || z_loss != 0; }
+};
+
 struct CrossEntropyInputs {
   Tensor logits;       // [T, V], f32, bf16 or f16
   Tensor targets;      // [T] i32
-  Tensor weight = {};  // [1] f32; empty if there is no gradient
+  Tensor weight = {};  // [1] or [T] f32; empty if there is no gradient
   float soft_cap = 0;  // of the logits; 0: none
+  LossTerms terms = {};
 };
 // Overwrites loss [T] and dlogits [T, V], of the type of logits; dlogits may be logits itself, or
 // empty: no gradient. The host should reject targets of V or above; one of them gives a loss of NaN
@@ -41,15 +55,20 @@ void record_cross_entropy(Batch& batch, const Tensor& loss, const Tensor& dlogit
 struct HeadAdapter {
   LoraWeights lora = {};  // without row_groups and column_scale; empty: none
   LoraGradients gradients = {};
+  // [V, D] f32, the gradient of the head itself: += dlogits^T x, by chunks of rows as well; empty:
+  // the head is frozen.
+  Tensor dhead = {};
+  bool empty() const { return lora.empty() && dhead.empty(); }
 };
 struct HeadLossInputs {
   Tensor x;        // [T, D], f32, bf16 or f16
   Weight head;     // [V, D], any storage type
   Tensor targets;  // [T] i32
-  Tensor weight;   // [1] f32
+  Tensor weight;   // [1] or [T] f32
   std::int64_t rows_per_chunk = 0;
   std::int64_t entries_per_chunk = 0;
   float soft_cap = 0;  // of the logits; 0: none
+  LossTerms terms = {};
   HeadAdapter adapter = {};
 };
 void record_head_loss(Batch& batch, const Tensor& loss, const Tensor& dx,
@@ -58,6 +77,8 @@ void record_head_loss(Batch& batch, const Tensor& loss, const Tensor& dx,
 // sum [1] (+)= sum of x (any shape), compensated: accurate to an ulp or two, in a fixed order.
 // accumulate adds to sum.
 void record_sum(Batch& batch, const Tensor& sum, const Tensor& x, bool accumulate);
+// sum [1] += sum of x * y (of the same shape), in the same way but for the products' rounding.
+void record_dot(Batch& batch, const Tensor& sum, const Tensor& x, const Tensor& y);
 
 Cost cross_entropy_cost(const Shape& logits);
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "clora/ops/loss/cross_entropy.hpp"
+#include "clora/ops/rowwise/columns.hpp"
 #include "ops/activations.hpp"
+#include "ops/dispatch/loss_term_defines.hpp"
 #include "ops/dispatch/soft_cap_define.hpp"
 #include "ops/loss/cross_entropy_head_dispatch.hpp"
 #include "runtime/fail.hpp"
@@ -32,6 +34,11 @@ std::int64_t chunk_rows(const Device& device, std::int64_t rows, std::int64_t vo
   return std::min(chunk, rows);
 }
 
+LossTerms terms_of_rows(LossTerms terms, std::int64_t begin, std::int64_t count) {
+  if (terms.any()) terms.nll = terms.nll.rows(begin, count);
+  return terms;
+}
+
 void check(const Tensor& loss, const Tensor& dx, const HeadLossInputs& inputs) {
   const auto matrix = [](std::string_view name, const auto& t) {
     require(!t.empty() && t.shape().rank() == 2 && t.elements() > 0,
@@ -49,16 +56,33 @@ void check(const Tensor& loss, const Tensor& dx, const HeadLossInputs& inputs) {
   require_tensor(kOp, "targets", inputs.targets, {rows}, DType::i32);
   if (!dx.empty()) {
     require_tensor(kOp, "dx", dx, inputs.x.shape());
-    require_tensor(kOp, "weight", inputs.weight, {1});
+    (void)loss_weight_step(kOp, inputs.weight, rows);
+    const Tensor& dhead = inputs.adapter.dhead;
+    if (!dhead.empty()) require_tensor(kOp, "adapter.dhead", dhead, inputs.head.shape());
     require(dx.storage() != inputs.x.storage() || dx.offset_bytes() != inputs.x.offset_bytes(),
             "{}: dx must not be x", kOp);
   }
   require_soft_cap(kOp, inputs.soft_cap);
+  require_loss_terms(kOp, inputs.terms, !dx.empty(), rows);
   require(inputs.rows_per_chunk >= 0, "{}: rows_per_chunk must be 0 (automatic) or more, got {}",
           kOp, inputs.rows_per_chunk);
   require(inputs.entries_per_chunk >= 0,
           "{}: entries_per_chunk must be 0 (automatic) or more, got {}", kOp,
           inputs.entries_per_chunk);
+}
+
+// dhead += dlogits^T x, by ranges of the vocabulary, since the sums of a range may be computed in
+// several parts.
+void record_dhead(Batch& batch, const Tensor& dhead, const Tensor& dlogits, const Tensor& x) {
+  constexpr std::int64_t kEntries = 4096;
+  const std::int64_t rows = dlogits.shape()[0], vocabulary = dlogits.shape()[1];
+  if (vocabulary <= kEntries) return record_lora_gradient(batch, dhead, dlogits, x, 1);
+  for (std::int64_t begin = 0; begin < vocabulary; begin += kEntries) {
+    const std::int64_t count = std::min(kEntries, vocabulary - begin);
+    const Tensor range = batch.temporary({rows, count}, DType::f32, "head_loss range of dlogits");
+    record_take_columns(batch, range, dlogits, begin);
+    record_lora_gradient(batch, dhead.rows(begin, count), range, x, 1);
+  }
 }
 
 }  // namespace
@@ -67,7 +91,7 @@ void record_head_loss(Batch& batch, const Tensor& loss, const Tensor& dx,
                       const HeadLossInputs& inputs) {
   check(loss, dx, inputs);
   const HeadLoss head{loss, dx, inputs};
-  if (!inputs.adapter.lora.empty()) return record_head_loss_by_rows(batch, head);
+  if (!inputs.adapter.empty()) return record_head_loss_by_rows(batch, head);
   choose_head_loss(batch.context(), head).record(batch, head);
 }
 
@@ -98,10 +122,14 @@ void record_head_loss_by_rows(Batch& batch, const HeadLoss& head) {
     record_cross_entropy(batch, loss.rows(begin, count), logits,
                          {.logits = logits,
                           .targets = targets,
-                          .weight = inputs.weight,
-                          .soft_cap = inputs.soft_cap});
+                          .weight = loss_weight_step(kOp, inputs.weight, rows) == 0
+                                        ? inputs.weight
+                                        : inputs.weight.rows(begin, count),
+                          .soft_cap = inputs.soft_cap,
+                          .terms = terms_of_rows(inputs.terms, begin, count)});
     record_lora_linear_backward(batch, dx.rows(begin, count), inputs.adapter.gradients, logits,
                                 {x, s}, weights, lora, Accumulate::no);
+    if (!inputs.adapter.dhead.empty()) record_dhead(batch, inputs.adapter.dhead, logits, x);
   }
 }
 

@@ -3,8 +3,10 @@
 #include <vector>
 
 #include "clora/ops/quant/quant.hpp"
+#include "ops/dispatch/loss_term_defines.hpp"
 #include "ops/dispatch/soft_cap_define.hpp"
 #include "ops/launch_grids.hpp"
+#include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {
@@ -52,11 +54,15 @@ void record_head_end(Batch& batch, const HeadLoss& head, const HeadSums& sums,
                      const HeadProducts& products) {
   const auto& [loss, dx, in] = head;
   const bool alone = !head.wants_gradient();
+  require(in.terms.label_smoothing == 0,
+          "head_loss: this implementation has no label smoothing, got {}; take another",
+          in.terms.label_smoothing);
   const std::size_t group = reduction_group(batch.context().device());
   Defines defines;
   set_weight_type(defines.set("GROUP", group), in.head.whole());
   if (!alone) defines.set("GRADIENT");
   define_soft_cap(defines, in.soft_cap);
+  define_loss_terms(defines, in.terms);
   const auto elements = alone ? 0 : static_cast<double>(dx.elements());
   const double bytes = 10 * elements + static_cast<double>(sums.parts.bytes());
   const auto rows = static_cast<std::size_t>(in.x.shape()[0]);
@@ -64,27 +70,42 @@ void record_head_end(Batch& batch, const HeadLoss& head, const HeadSums& sums,
                 groups_of(group, divide_up(rows, kRowsAGroup)),
                 {3 * elements, bytes},
                 "head_loss/end"};
-  batch.launch(std::move(launch), loss, alone ? loss : dx, alone ? loss : products.slices,
-               sums.parts, sums.target_logits, in.head.whole(), in.targets,
-               alone ? loss : in.weight, u32(in.x.shape()[0]), u32(in.head.shape()[0]),
-               u32(in.x.shape()[1]), u32(sums.parts.shape()[0]), u32(products.splits),
-               u32(products.split_rows));
+  std::vector<Argument> arguments{loss,
+                                  alone ? loss : dx,
+                                  alone ? loss : products.slices,
+                                  sums.parts,
+                                  sums.target_logits,
+                                  in.head.whole(),
+                                  in.targets,
+                                  alone ? loss : in.weight,
+                                  u32(in.x.shape()[0]),
+                                  u32(in.head.shape()[0]),
+                                  u32(in.x.shape()[1]),
+                                  u32(sums.parts.shape()[0]),
+                                  u32(products.splits),
+                                  u32(products.split_rows)};
+  const auto step = alone ? 0 : loss_weight_step("head_loss", in.weight, in.x.shape()[0]);
+  arguments.emplace_back(u32(step));
+  if (in.terms.any()) arguments.emplace_back(in.terms.nll);
+  batch.record(std::move(launch), std::move(arguments));
 }
 
-void test_head_loss(SelfTest& test, bool gradient, std::int64_t entries, bool capped) {
+void test_head_loss(SelfTest& test, bool gradient, std::int64_t entries, bool capped,
+                    bool has_terms) {
   constexpr std::int64_t kRows = 150, kWidth = 72;
   std::vector<std::int32_t> targets(kRows);
   for (std::size_t t = 0; t < targets.size(); ++t) {
     targets[t] = t % 7 == 3 ? -1 : static_cast<std::int32_t>(t * 31 % entries);
   }
-  const HeadLossInputs inputs{
-      // Other inputs with a cap, since their results have other sums.
-      .x = test.input({kRows, kWidth}, exact_values(kRows * kWidth, capped ? 3 : 1)),
-      .head = test.input({entries, kWidth}, exact_values(entries * kWidth, 2)),
-      .targets = test.input({kRows}, targets),
-      .weight = test.input({1}, std::vector{0.5F}),
-      .entries_per_chunk = 256,
-      .soft_cap = capped ? 30.0F : 0.0F};
+  // Other inputs with a cap or terms, since their results have other sums.
+  const std::uint32_t seed = (capped ? 3 : 1) + (has_terms ? 4 : 0);
+  HeadLossInputs inputs{.x = test.input({kRows, kWidth}, exact_values(kRows * kWidth, seed)),
+                        .head = test.input({entries, kWidth}, exact_values(entries * kWidth, 2)),
+                        .targets = test.input({kRows}, targets),
+                        .weight = test.input({1}, std::vector{0.5F}),
+                        .entries_per_chunk = 256,
+                        .soft_cap = capped ? 30.0F : 0.0F};
+  if (has_terms) inputs.terms = {.z_loss = 1e-3F, .nll = test.output({kRows})};
   record_head_loss(test.batch(), test.output({kRows}),
                    gradient ? test.output({kRows, kWidth}) : Tensor(), inputs);
 }

@@ -33,8 +33,9 @@ void record_head_end(Batch& batch, const HeadLoss& head, const HeadSums& sums,
 
 // A self-test's head of so many entries, more than 512: several tiles in each dimension, the last
 // ones partial, chunks of 256 entries, and losses beyond the range of one reference. capped: with a
-// soft cap that matters for these logits.
-void test_head_loss(SelfTest& test, bool gradient, std::int64_t entries, bool capped = false);
+// soft cap that matters for these logits. has_terms: with a z-loss.
+void test_head_loss(SelfTest& test, bool gradient, std::int64_t entries, bool capped = false,
+                    bool has_terms = false);
 
 // Tiles of the vocabulary per chunk: `most`, or somewhat fewer if the last round of work-groups
 // would leave much of the GPU idle.

@@ -167,16 +167,19 @@ const char* head_loss_matrix_refusal(const Context& context, const HeadLoss& hea
     return "its vocabulary is a multiple of 8";
   }
   if (in.head.is_split()) return "it reads weights in one part";
+  if (in.terms.label_smoothing != 0) return "it has no label smoothing";
   return in.head.layout() == Layout::plain ? nullptr : "it reads plain weights";
 }
 
 bool head_loss_matrix_passed(Context& context, const HeadLoss& head) {
   const bool gradient = head.wants_gradient();
   const bool capped = head.in.soft_cap != 0;
-  const std::string name =
-      fmt::format("head_loss_matrix {}{}", gradient ? "gradient" : "loss", capped ? " capped" : "");
-  return passed_self_test(context, {kHeadLossMatrix, name, kBf16Tolerance},
-                          [&](SelfTest& test) { test_head_loss(test, gradient, 616, capped); });
+  const bool has_terms = head.in.terms.any();
+  const std::string name = fmt::format("head_loss_matrix {}{}{}", gradient ? "gradient" : "loss",
+                                       capped ? " capped" : "", has_terms ? " with z-loss" : "");
+  return passed_self_test(context, {kHeadLossMatrix, name, kBf16Tolerance}, [&](SelfTest& test) {
+    test_head_loss(test, gradient, 616, capped, has_terms);
+  });
 }
 
 void record_head_loss_matrix_with(Batch& batch, const HeadLoss& head, MatrixUnitChoice unit,

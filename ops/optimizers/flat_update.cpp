@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "clora/ops/loss/cross_entropy.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
@@ -67,6 +68,16 @@ Tensor record_square_sums(Batch& batch, const FlatLaunch& launch, const Tensor& 
                 label_of(op, "square_sums")},
                partials, gradients, n);
   return partials;
+}
+
+// By the portable program of sgd, which has this kernel as all optimizers' programs do.
+void record_square_sum(Batch& batch, const Tensor& sum, const Tensor& gradients) {
+  require(!gradients.empty() && gradients.shape().rank() == 1 && gradients.elements() > 0,
+          "square sum: gradients must be f32 [n] with n at least 1, got {}", gradients.text());
+  require_tensor("square sum", "gradients", gradients, gradients.shape());
+  FlatLaunch launch = flat_update_launch(batch.context(), "sgd.cl", false, gradients.elements());
+  launch.defines.set("GROUPED", 0).set("NESTEROV", 0);
+  record_sum(batch, sum, record_square_sums(batch, launch, gradients, "gradients"), false);
 }
 
 std::int64_t require_update(std::string_view op, const Tensor& parameters, const Tensor& gradients,

@@ -52,6 +52,9 @@ FlatLaunch flat_update_launch(const Context& context, std::string_view file, boo
 Tensor record_square_sums(Batch& batch, const FlatLaunch& launch, const Tensor& gradients,
                           std::string_view op);
 
+// Overwrites sum [1] with the sum of the squares of gradients [n], compensated.
+void record_square_sum(Batch& batch, const Tensor& sum, const Tensor& gradients);
+
 // What all updates require of the tensors that are not state. Returns n.
 std::int64_t require_update(std::string_view op, const Tensor& parameters, const Tensor& gradients,
                             const Tensor& settings, const ParameterRates& rates,

@@ -30,7 +30,7 @@ struct Chunks {
 
 // Chunks are so long that their sums cost little, and so short that a GPU has work-items enough.
 Chunks::Chunks(const Context& context, const Shape& x)
-    : rows(x.rows()), width(x.last()), by_rows(is_for_cpus(context.variant())) {
+    : rows(x.rows()), width(x.last()), by_rows(context.capabilities().cpu) {
   constexpr std::int64_t kMinRows = 16, kMaxRows = 256, kItems = 1 << 15;
   const std::int64_t widest = by_rows ? 8 : 4;
   vec = width % widest == 0 ? widest : 1;

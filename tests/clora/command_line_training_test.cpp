@@ -183,6 +183,32 @@ TEST_F(CommandLineTraining, TheRunsConfigurationGivesTheSameRunAgain) {
   EXPECT_EQ(info.json_lines().at(0).at("target_modules").size(), 2U);
 }
 
+TEST_F(CommandLineTraining, ModulesTrainedInFullAreResumedLoadedAndFused) {
+  const ProgramResult trained =
+      run_clora(training("a", {"--modules-to-save", "layernorm,embed_tokens,lm_head",
+                               "--saved-lr-ratio", "0.5", "--save-every", "3"}));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const ProgramResult resumed = run_clora({"train", "--config", at("a/run.toml"), "--adapter-out",
+                                           at("b"), "--resume", at("a/checkpoint-3")});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_TRUE(adapter_bytes("b") == adapter_bytes("a"));
+  const ProgramResult fused = run_clora(
+      {"fuse", "--model", at("model"), "--adapter", at("a"), "--out", at("fused"), "--json"});
+  ASSERT_EQ(fused.exit_code, 0) << fused.err;
+  const auto object = fused.json_lines().at(0);
+  const bool rounds = has_matrix_unit(config_from_environment().variant);  // for every --precision
+  EXPECT_LT(object.at("largest_logit_difference").get<double>(),
+            (rounds ? 5e-2 : 1e-4) * object.at("largest_logit").get<double>());
+  const ProgramResult from_it =
+      run_clora(training("c", {"--adapter-init", at("a"), "--modules-to-save", "norm"}));
+  EXPECT_EQ(from_it.exit_code, 1);
+  EXPECT_THAT(from_it.err, HasSubstr("--modules-to-save is [\"norm\"]"));
+  const ProgramResult unknown = run_clora(training("d", {"--modules-to-save", "norm,score"}));
+  EXPECT_EQ(unknown.exit_code, 1);
+  EXPECT_THAT(unknown.err, HasSubstr("modules_to_save has 'score'"));
+  EXPECT_THAT(unknown.err, HasSubstr("those are embed_tokens, input_layernorm, "));
+}
+
 TEST_F(CommandLineTraining, AWrongOptionInAConfigurationIsNamedWithTheRightOne) {
   test::write_file(folder_ / "run.toml", "batch-sise = 2\n");
   const ProgramResult result = run_clora(training("a", {"--config", at("run.toml")}));

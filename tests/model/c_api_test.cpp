@@ -356,6 +356,11 @@ TEST_F(OpenCApi, RefusesTrainingBatchesThatDoNotFit) {
   expect_error(clora_trainer_step(trainer, &batch, 1e-3, nullptr), CLORA_INVALID_ARGUMENT,
                "lengths must sum to the 4 ids, got more");
   batch.lengths = nullptr;
+  const float negative = -1;
+  batch.weights = &negative;
+  expect_error(clora_trainer_step(trainer, &batch, 1e-3, nullptr), CLORA_INVALID_ARGUMENT,
+               "weight of a record must be finite and above 0, got -1");
+  batch.weights = nullptr;
   const std::array<std::uint8_t, 4> nowhere{};
   batch.is_target = nowhere.data();
   expect_error(clora_trainer_step(trainer, &batch, 1e-3, nullptr), CLORA_INVALID_ARGUMENT,
@@ -398,6 +403,50 @@ TEST_F(OpenCApi, TrainingBalancesTheLoadOfExpertsWithTheWeightThatIsSet) {
   EXPECT_NEAR(with.loss, without.loss + 0.5 * with.balance_loss, 1e-6 * with.loss);
   clora_adapter_release(adapter);
   clora_model_release(model);
+}
+
+// A step on two documents of the same tokens; the learning rate is 0.
+clora_step_result supervised_step(clora_adapter* adapter, const clora_trainer_options& options,
+                                  const std::vector<float>& weights = {}) {
+  clora_trainer* trainer = nullptr;
+  const std::array<std::int32_t, 7> ids{1, 5, 9, 33, 2, 60, 11};
+  const std::array<std::size_t, 2> lengths{3, 4};
+  clora_train_batch batch = clora_train_batch_init();
+  batch.ids = ids.data();
+  batch.id_count = ids.size();
+  batch.lengths = lengths.data();
+  batch.document_count = lengths.size();
+  batch.weights = weights.empty() ? nullptr : weights.data();
+  clora_step_result result = clora_step_result_init();
+  EXPECT_EQ(clora_trainer_create(adapter, &options, &trainer), CLORA_OK) << clora_last_error();
+  EXPECT_EQ(clora_trainer_step(trainer, &batch, 0, &result), CLORA_OK) << clora_last_error();
+  clora_trainer_release(trainer);
+  return result;
+}
+
+TEST_F(OpenCApi, TrainsWithWeightsOfDocumentsAndOtherTermsOfTheLoss) {
+  clora_adapter* adapter = nullptr;
+  clora_trainer* trainer = nullptr;
+  ASSERT_EQ(clora_adapter_create(model_, nullptr, &adapter), CLORA_OK) << clora_last_error();
+  clora_trainer_options options = clora_trainer_options_init();
+  const double plain = supervised_step(adapter, options).loss;  // of 2 and of 3 labelled tokens
+  const double first = supervised_step(adapter, options, {1e6F, 1e-6F}).loss;
+  const double second = supervised_step(adapter, options, {1e-6F, 1e6F}).loss;
+  EXPECT_NEAR(plain, (2 * first + 3 * second) / 5, 1e-5);
+  EXPECT_NEAR(supervised_step(adapter, options, {3, 1}).loss, (6 * first + 3 * second) / 9, 1e-5);
+  options.label_smoothing = 0.1;
+  options.z_loss = 0.01;
+  const clora_step_result smoothed = supervised_step(adapter, options);
+  EXPECT_NEAR(smoothed.nll, plain, 1e-5);
+  EXPECT_GT(smoothed.loss, plain);
+  options = clora_trainer_options_init();
+  EXPECT_EQ(supervised_step(adapter, options).nll, 0);
+  options.neftune_alpha = 5;
+  EXPECT_NE(supervised_step(adapter, options).loss, plain);
+  options.neftune_alpha = -1;
+  expect_error(clora_trainer_create(adapter, &options, &trainer), CLORA_INVALID_ARGUMENT,
+               "alpha of NEFTune must be finite and at least 0, got -1");
+  clora_adapter_release(adapter);
 }
 
 TEST_F(OpenCApi, TrainingWithoutExpertsBalancesNothing) {

@@ -12,7 +12,6 @@
 
 #include "clora/lora/peft_files.hpp"
 #include "clora/lora/safetensors.hpp"
-#include "clora/model/generation/engine.hpp"
 #include "clora/model/generation/generator.hpp"
 #include "clora/model/training/evaluator.hpp"
 #include "clora/model/training/trainer.hpp"
@@ -381,9 +380,6 @@ TEST_F(EndAdapter, IsReadWithTheTiedHeadThatPeftDoesNotSelect) {
 
 TEST_F(EndAdapter, IsRefusedByNameWhereItIsNotSupported) {
   const Adapter adapter = random_adapter();
-  Engine engine(model(), {.max_positions = 64, .device_adapters = 1, .max_rank = 8});
-  EXPECT_THAT(test::error_of([&] { engine.add_adapter("mine", adapter); }),
-              AllOf(HasSubstr("adapter 'mine'"), HasSubstr(kEmbeddings), HasSubstr("clora fuse")));
   save_adapter(adapter, folder_ / "adapter");
   EXPECT_THAT(test::error_of([&] {
                 (void)load_adapter(context(), folder_ / "adapter", adapter_sites(model().config()));

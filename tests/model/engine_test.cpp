@@ -272,6 +272,7 @@ class EngineWithAdapters : public EngineTest {
     add("large", 7, {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"},
         2);
     add("down", 4, {"down_proj"}, 3);
+    add("ends", 3, {"embed_tokens", "lm_head", "q_proj"}, 4);
   }
   void add(const std::string& name, std::int64_t rank, const std::vector<std::string>& targets,
            std::uint64_t seed) {
@@ -306,7 +307,7 @@ TEST_F(EngineWithAdapters, RepliesAsEachAdapterAlone) {
     add_all(engine);
     std::map<RequestId, std::pair<GenerationRequest, std::string>> requests;
     for (const std::size_t length : {6, 20, 40, 9, 6, 31, 18}) {
-      const std::array<std::string, 4> names{"small", "large", "down", ""};
+      const std::array<std::string, 5> names{"small", "ends", "large", "down", ""};
       const std::string& name = names[requests.size() % names.size()];
       GenerationRequest request = request_of(some_ids(length, requests.size() + 2));
       if (!name.empty()) request.adapters = {{name}};

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tests/support/test_files.hpp"
 
 namespace clora {
@@ -58,6 +60,22 @@ TEST(Packing, CountsLabelledRowsAndTheMostThatOneAttendsTo) {
   EXPECT_EQ(wanted.labelled, 2U);
   EXPECT_DOUBLE_EQ(wanted.attended, (1.0 + 2 + 3 + 1 + 1 + 1) / 6);
   EXPECT_EQ(wanted_rows({}).attended, 0);
+}
+
+TEST(Packing, GivesTheRowsOfARecordItsWeight) {
+  std::vector<Record> records = {record({7, 8, 9}, {0, 1, 1}), record({4, 5}, {0, 1})};
+  EXPECT_TRUE(pack_rows(records, 6).weights.empty());
+  EXPECT_EQ(pack_rows(records, 6).target_weight(), 3);
+  records[1].weight = 2.5F;
+  const PackedRows packed = pack_rows(records, 6);
+  EXPECT_EQ(packed.weights, (std::vector<float>{1, 1, 1, 2.5F, 2.5F, 0}));
+  EXPECT_EQ(packed.target_weight(), 4.5);
+  EXPECT_EQ(packed.target_count, 3);
+  for (const float weight : {0.0F, -1.0F, std::numeric_limits<float>::infinity()}) {
+    records[1].weight = weight;
+    CLORA_EXPECT_ERROR(pack_rows(records, 6), ErrorCode::invalid_argument,
+                       "the weight of a record must be finite and above 0");
+  }
 }
 
 TEST(Packing, RefusesWhatDoesNotFit) {

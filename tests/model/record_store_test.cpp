@@ -13,6 +13,7 @@ namespace {
 
 Record record_of(std::size_t i) {
   Record record;
+  record.weight = static_cast<float>(1 + i % 5);
   for (std::size_t t = 0; t < 1 + i % 13; ++t) {
     record.ids.push_back(static_cast<std::int32_t>(i * 100 + t));
     record.is_target.push_back(static_cast<std::uint8_t>((i + t) % 2));
@@ -24,6 +25,7 @@ void expect_record(const RecordStore& store, std::size_t i) {
   const Record got = test::owned(store[i]), want = record_of(i);
   EXPECT_EQ(got.ids, want.ids) << "record " << i;
   EXPECT_EQ(got.is_target, want.is_target) << "record " << i;
+  EXPECT_EQ(got.weight, want.weight) << "record " << i;
   EXPECT_EQ(store.length(i), want.ids.size());
 }
 

@@ -310,10 +310,44 @@ TEST(Records, LeaveOutTurnsOfWeightZeroAndRefuseOtherWeights) {
                      "\"weight\" of a message of the user must be 0 or absent, got 1");
 }
 
+TEST(Records, HaveTheWeightOfTheirLosses) {
+  EXPECT_EQ(read(R"({"text": "a b"})").weight, 1);
+  EXPECT_EQ(read(R"({"text": "a b", "weight": null})").weight, 1);
+  EXPECT_EQ(read(R"({"text": "a b", "weight": 2})").weight, 2);
+  EXPECT_EQ(read(R"({"prompt": "a", "completion": "b", "weight": 0.25})").weight, 0.25F);
+  EXPECT_EQ(read(R"({"messages": [{"role": "assistant", "content": "b"}], "weight": 3})").weight,
+            3);
+  const Records records = load("{\"text\": \"a b\", \"weight\": 0.5}\n{\"text\": \"a b c\"}\n");
+  EXPECT_EQ(records.records[0].weight, 0.5F);
+  EXPECT_EQ(records.records[1].weight, 1);
+}
+
+TEST(Records, OfWeightZeroHaveNoTarget) {
+  const Records records =
+      load("{\"text\": \"a b\"}\n{\"text\": \"a b c\", \"weight\": 0}\n{\"text\": \"a\"}\n");
+  EXPECT_EQ(records.skipped, 1U);
+  EXPECT_EQ(records.records.size(), 2U);
+}
+
+TEST(Records, RefuseWeightsThatAreNoFactorsWithFileAndLine) {
+  for (const char* weight : {"\"2\"", "\"\"", "-0.5", "true", "[1]", "1e39"}) {
+    CLORA_EXPECT_ERROR(
+        load(fmt::format("{{\"text\": \"a b\"}}\n{{\"text\": \"a b\", \"weight\": {}}}\n", weight)),
+        ErrorCode::invalid_data,
+        "data.jsonl: line 2: \"weight\" must be a finite number of 0 or more, got ");
+  }
+  CLORA_EXPECT_ERROR(
+      read(R"({"anchor": "a", "positive": "b", "weight": 2})", {.pairs = TextPairOptions{}}),
+      ErrorCode::invalid_data, "\"weight\" of a record is not supported, got 2");
+  CLORA_EXPECT_ERROR(read(R"({"prompt": "a", "chosen": "b", "rejected": "c", "weight": 2})",
+                          {.preference = PreferenceForm::pairs}),
+                     ErrorCode::invalid_data, "\"weight\" of a record is not supported, got 2");
+}
+
 TEST(Records, RefuseKeysThatChangeWhatIsTrainedByName) {
   for (const char* key :
        {"tools", "tool_choice", "function_call", "images", "chosen", "rejected", "label", "labels",
-        "input_ids", "weight", "train", "system", "functions", "chat_template_kwargs"}) {
+        "input_ids", "train", "system", "functions", "chat_template_kwargs"}) {
     const std::string line = fmt::format(R"({{"text": "a b", "{}": 7}})", key);
     CLORA_EXPECT_ERROR(read(line.c_str()), ErrorCode::invalid_data,
                        fmt::format("\"{}\" of a record", key));

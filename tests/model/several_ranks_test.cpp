@@ -14,6 +14,7 @@
 #include "model/training/gradient_exchange.hpp"
 #include "runtime/fail.hpp"
 #include "tests/support/op_test.hpp"
+#include "tests/support/own_model.hpp"
 #include "tests/support/training_runs.hpp"
 
 namespace clora {
@@ -90,15 +91,6 @@ TEST(RankShares, FollowTheSpeedOfDevices) {
   EXPECT_THAT(shares_by_speed(std::vector<double>{1, 100}, 8), ElementsAre(8, 0));
 }
 
-// A model with a Context of its own, for one thread.
-struct OwnModel {
-  explicit OwnModel(const std::filesystem::path& path)
-      : context(config_from_environment()), files(WeightFiles::open(path)), model(context, files) {}
-  Context context;
-  WeightFiles files;
-  LanguageModel model;
-};
-
 // Changes what a rank does; for tests of what must not differ.
 struct Change {
   std::function<void(int rank, TrainingRunConfig&)> config = {};
@@ -131,7 +123,7 @@ class SeveralRanks : public test::TrainingRunTest {
     Result result;
     run_thread_ranks(ranks, [&](Communicator& communicator) {
       const int rank = communicator.rank();
-      OwnModel own(folder_ / "model");
+      test::OwnModel own(folder_ / "model");
       const ModelConfig& model = own.model.config();
       Adapter adapter(own.model.context(),  // a preference loss trains no adapter of the head
                       c.preference ? adapter_sites(model) : all_adapter_sites(model),
@@ -181,7 +173,7 @@ class SeveralRanks : public test::TrainingRunTest {
 // Each block's gradients as a piece of its own, read as soon as the backward has completed them.
 TEST_F(SeveralRanks, ExchangeGradientsBlockByBlock) {
   run_thread_ranks(2, [&](Communicator& ranks) {
-    OwnModel own(folder_ / "model");
+    test::OwnModel own(folder_ / "model");
     Context& context = own.model.context();
     Adapter adapter(context, all_adapter_sites(own.model.config()), {.rank = 4});
     adapter.initialise(7);

@@ -10,11 +10,11 @@
 
 #include "clora/model/training/trainer.hpp"
 #include "clora/model/training/training_run.hpp"
+#include "clora/model/transformer/adapter_sites.hpp"
 #include "clora/model/transformer/column_scales.hpp"
 #include "lora/end_modules.hpp"
 #include "model/training/preference_evaluator.hpp"
 #include "model/training/preference_run.hpp"
-#include "model/transformer/adapter_sites.hpp"
 #include "tests/support/family_models.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_models.hpp"

@@ -578,6 +578,20 @@ std::vector<Family> families() {
              t.batch(), t.output({5}), {},
              {.logits = t.input({5, 40}), .targets = t.input({5}, kIds), .soft_cap = 0.5F});
        }},
+      {"cross_entropy_gradient with terms",
+       {"cross_entropy_cpu.cl", "(p - TARGET_FACTOR)", "(p - 1.0f)"},
+       [](SelfTest& t) {
+         record_cross_entropy(t.batch(), t.output({5}), t.output({5, 40}),
+                              {.logits = t.input({5, 40}),
+                               .targets = t.input({5}, kIds),
+                               .weight = t.input({1}),
+                               .terms = {0.2F, 0.1F, t.output({5})}});
+       }},
+      {"dot_in_order",
+       {"cross_entropy_cpu.cl", "vload16(0, x + i) * vload16(0, y + i)", "vload16(0, x + i)"},
+       [](SelfTest& t) {
+         record_dot(t.batch(), t.changed(t.input({1})), t.input({99}), t.input({99}));
+       }},
       {"soft_cap",
        {"soft_cap_cpu.cl", "capped16(vload16(i, x), cap)", "capped16(vload16(0, x), cap)"},
        [](SelfTest& t) { record_soft_cap(t.batch(), t.changed(t.input({70'000})), 0.5F); }},

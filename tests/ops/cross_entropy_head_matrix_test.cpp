@@ -3,6 +3,7 @@
 #include "ops/loss/cross_entropy_head_matrix.hpp"
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +23,7 @@ constexpr double kBf16 = 2e-2;  // of dx: exponentials and the head are rounded
 Context& context() { return test::context_of(Variant::portable); }
 
 struct Results {
-  std::vector<float> loss, dx;
+  std::vector<float> loss, dx, nll = {};
 };
 
 struct Way {
@@ -31,11 +32,16 @@ struct Way {
   DType type = DType::f32;       // of x
   DType head_type = DType::f32;  // of the head
   MatrixUnit unit = MatrixUnit::mma;
+  bool row_weights = false;
 };
 Results run(const Problem& p, Way way = {}) {
   std::vector<float> x = p.x, head = p.head;
   const test::Output loss(context(), {p.rows});
   const test::Output dx(context(), {p.rows, p.width});
+  const test::Output nll(context(), {p.rows});
+  LossTerms terms{static_cast<float>(p.terms.label_smoothing), static_cast<float>(p.terms.z_loss)};
+  const bool has_terms = terms.any();
+  if (has_terms) terms.nll = nll.tensor();
   Batch batch(context());
   record_head_loss_matrix_with(
       batch,
@@ -44,12 +50,15 @@ Results run(const Problem& p, Way way = {}) {
        {.x = test::upload_as(context(), way.type, {p.rows, p.width}, x),
         .head = test::upload_as(context(), way.head_type, {p.vocabulary, p.width}, head),
         .targets = test::upload(context(), {p.rows}, p.targets),
-        .weight = test::upload(context(), {1}, std::vector{p.weight}),
+        .weight = way.row_weights ? test::upload(context(), {p.rows}, p.row_weights())
+                                  : test::upload(context(), {1}, std::vector{p.weight}),
         .entries_per_chunk = way.entries,
-        .soft_cap = p.soft_cap}},
+        .soft_cap = p.soft_cap,
+        .terms = terms}},
       {way.unit, true}, kTiles);
   batch.submit().wait();
-  return {loss.values(), way.gradient ? dx.values() : std::vector<float>()};
+  return {loss.values(), way.gradient ? dx.values() : std::vector<float>(),
+          has_terms ? nll.values() : std::vector<float>()};
 }
 
 // In chunks of two tiles and in a single chunk; the last tiles of rows and of the vocabulary are
@@ -82,6 +91,25 @@ TEST(HeadLossMatrix, CapsTheLogitsSoftly) {
       test::expect_close(alone.loss, p.loss, 4e-6, "loss alone" + what);
     }
   }
+}
+
+// Also of losses beyond the range of one reference, and with a soft cap.
+TEST(HeadLossMatrix, HasTheZLossAndWeightsOfRows) {
+  const Problem large = test::with_large_losses(70, 304);
+  for (const Problem& p : {large.with({0, 1e-3}), large.capped(160).with({0, 1e-3})}) {
+    const Results got = run(p, {.row_weights = true});
+    const std::string what = fmt::format(", cap {}", p.soft_cap);
+    test::expect_close(got.loss, p.loss, 4e-6, "loss" + what);
+    test::expect_close(got.nll, p.nll, 4e-6, "nll" + what);
+    test::expect_close(got.dx, p.dx_of_row_weights(), kBf16, "dx" + what);
+  }
+}
+
+TEST(HeadLossMatrix, RefusesLabelSmoothing) {
+  EXPECT_THAT(test::error_of([] {
+                run(Problem(5, 8, 16).with({0.1, 0}));
+              }),
+              testing::HasSubstr("has no label smoothing"));
 }
 
 TEST(HeadLossMatrix, TakesOtherTypesAndOddWidths) {

@@ -25,12 +25,14 @@ class HeadLoss : public test::OpTest {
  protected:
   // Without the weight, which only a gradient needs.
   HeadLossInputs inputs_of(const Problem& p, std::int64_t rows_per_chunk) {
-    return {.x = test::upload(context(), {p.rows, p.width}, p.x),
-            .head = test::upload(context(), {p.vocabulary, p.width}, p.head),
-            .targets = test::upload(context(), {p.rows}, p.targets),
-            .weight = {},
-            .rows_per_chunk = rows_per_chunk,
-            .soft_cap = p.soft_cap};
+    return {
+        .x = test::upload(context(), {p.rows, p.width}, p.x),
+        .head = test::upload(context(), {p.vocabulary, p.width}, p.head),
+        .targets = test::upload(context(), {p.rows}, p.targets),
+        .weight = {},
+        .rows_per_chunk = rows_per_chunk,
+        .soft_cap = p.soft_cap,
+        .terms = {static_cast<float>(p.terms.label_smoothing), static_cast<float>(p.terms.z_loss)}};
   }
 };
 INSTANTIATE_TEST_SUITE_P(Variants, HeadLoss, test::all_variants(), test::variant_name);
@@ -87,6 +89,68 @@ TEST_P(HeadLoss, CapsTheLogitsSoftly) {
                          "dx" + what);
     }
   }
+}
+
+// dhead += dlogits^T x, in double.
+std::vector<double> with_dhead(const Problem& p, const std::vector<float>& before) {
+  const auto at = [](const std::vector<float>& m, std::int64_t i) {
+    return double{m[static_cast<std::size_t>(i)]};
+  };
+  const std::int64_t V = p.vocabulary, D = p.width;
+  std::vector<double> logits(static_cast<std::size_t>(p.rows * V));
+  for (std::int64_t i = 0; i < p.rows * V; ++i) {
+    for (std::int64_t d = 0; d < D; ++d) {
+      logits[static_cast<std::size_t>(i)] += at(p.x, i / V * D + d) * at(p.head, i % V * D + d);
+    }
+  }
+  const auto all = reference::cross_entropy(logits, p.targets, p.weight, double{p.soft_cap});
+  std::vector<double> want = test::to_double(before);
+  for (std::int64_t i = 0; i < p.rows * V; ++i) {
+    for (std::int64_t d = 0; d < D; ++d) {
+      want[static_cast<std::size_t>(i % V * D + d)] +=
+          all.dlogits[static_cast<std::size_t>(i)] * at(p.x, i / V * D + d);
+    }
+  }
+  return want;
+}
+
+// In several chunks of rows, and of a vocabulary that is computed in two ranges.
+TEST_P(HeadLoss, AddsTheGradientOfTheHeadItselfWithTheSameBitsEachRun) {
+  for (const Problem& p : {Problem(1, 8, 5), Problem(97, 48, 301),
+                           Problem(97, 48, 301).capped(1.5F), Problem(20, 16, 4099)}) {
+    if (!test::affords(p.rows * p.vocabulary * p.width / 4)) continue;
+    const auto before = test::random_values(p.head.size(), 9, 0.1F);
+    const std::vector<double> want = with_dhead(p, before);
+    std::vector<std::vector<float>> results;
+    for (const std::int64_t chunk : {0, 64, 64}) {
+      const test::Output loss(context(), {p.rows}), dx(context(), {p.rows, p.width});
+      const Tensor dhead = test::upload(context(), {p.vocabulary, p.width}, before);
+      run([&](Batch& batch) {
+        HeadLossInputs inputs = inputs_of(p, chunk);
+        inputs.weight = test::upload(context(), {1}, std::vector{p.weight});
+        inputs.adapter.dhead = dhead;
+        record_head_loss(batch, loss.tensor(), dx.tensor(), inputs);
+      });
+      const std::string what = fmt::format(" of {} rows and {} by {}", p.rows, p.vocabulary, chunk);
+      const double tolerance = test::product_tolerance_of(GetParam(), 512);
+      results.push_back(context().read<float>(dhead));
+      test::expect_close(results.back(), want, tolerance, "dhead" + what);
+      test::expect_close(loss.values(), p.loss, tolerance, "loss" + what);
+      test::expect_close(dx.values(), p.dx, tolerance, "dx" + what);
+    }
+    EXPECT_EQ(results[2], results[1]);
+  }
+}
+
+TEST_P(HeadLoss, RefusesAGradientOfAnotherShapeThanTheHead) {
+  const Problem p(4, 8, 5);
+  Batch batch(context());
+  HeadLossInputs inputs = inputs_of(p, 0);
+  inputs.weight = test::upload(context(), {1}, std::vector{p.weight});
+  inputs.adapter.dhead = test::upload(context(), {8, 5}, p.head);
+  const test::Output loss(context(), {p.rows}), dx(context(), {p.rows, p.width});
+  EXPECT_THAT(test::error_of([&] { record_head_loss(batch, loss.tensor(), dx.tensor(), inputs); }),
+              HasSubstr("adapter.dhead must be f32 [5, 8], got f32 [8, 5]"));
 }
 
 // A head with an adapter: its gradients by the merged head, in double.
@@ -182,6 +246,36 @@ TEST_P(HeadLoss, OfAnAdaptedHeadIsThatOfTheMergedOneAndItsGradientsAccumulate) {
       const LoraGradients& got = inputs.adapter.gradients;
       test::expect_close(context().read<float>(got.da), want_a, tolerance, "da" + what);
       test::expect_close(context().read<float>(got.dbt), want_bt, tolerance, "dbt" + what);
+    }
+  }
+}
+
+// With one weight for all rows, and one for each.
+TEST_P(HeadLoss, HasTermsAndWeightsOfRowsInEveryChunking) {
+  CLORA_SKIP_UNLESS_AFFORDED(97 * 304 * 48 / 4);
+  const Problem plain(97, 48, 304);
+  for (const Problem& p :
+       {plain.with({0.1, 0.01}), plain.with({0, 0.01}), plain.capped(5).with({0.1, 0.01})}) {
+    for (const std::int64_t chunk : {0, 64}) {
+      const test::Output loss(context(), {p.rows}), nll(context(), {p.rows});
+      const test::Output dx(context(), {p.rows, p.width}), weighted(context(), {p.rows, p.width});
+      run([&](Batch& batch) {
+        HeadLossInputs inputs = inputs_of(p, chunk);
+        inputs.entries_per_chunk = chunk;
+        inputs.terms.nll = nll.tensor();
+        inputs.weight = test::upload(context(), {1}, std::vector{p.weight});
+        record_head_loss(batch, loss.tensor(), dx.tensor(), inputs);
+        inputs.weight = test::upload(context(), {p.rows}, p.row_weights());
+        record_head_loss(batch, loss.tensor(), weighted.tensor(), inputs);
+      });
+      const std::string what = fmt::format(", e {} c {} cap {} by {}", p.terms.label_smoothing,
+                                           p.terms.z_loss, p.soft_cap, chunk);
+      const double tolerance = test::product_tolerance_of(GetParam(), 64);
+      test::expect_close(loss.values(), p.loss, tolerance, "loss" + what);
+      test::expect_close(nll.values(), p.nll, tolerance, "nll" + what);
+      const double of_dx = test::product_tolerance_of(GetParam(), 512);
+      test::expect_close(dx.values(), p.dx, of_dx, "dx" + what);
+      test::expect_close(weighted.values(), p.dx_of_row_weights(), of_dx, "weighted dx" + what);
     }
   }
 }
@@ -413,6 +507,12 @@ TEST_P(HeadLoss, RefusesShapesThatDoNotFit) {
               HasSubstr("targets must be i32 [4], got f32 [4]"));
   EXPECT_THAT(message(loss, dx, [](auto& in) { in.weight = {}; }),
               HasSubstr("weight must be f32 [1], got nothing"));
+  EXPECT_THAT(message(loss, dx, [&](auto& in) { in.weight = make({3}); }),
+              HasSubstr("weight must be f32 [4], got f32 [3]"));
+  EXPECT_THAT(message(loss, dx, [](auto& in) { in.terms.z_loss = 1; }),
+              HasSubstr("nll must be f32 [4], got nothing"));
+  EXPECT_THAT(message(loss, {}, [](auto& in) { in.terms.z_loss = 1; }),
+              HasSubstr("require a gradient"));
   EXPECT_THAT(message(loss, dx, [](auto& in) { in.rows_per_chunk = -1; }),
               HasSubstr("rows_per_chunk must be 0 (automatic) or more, got -1"));
   EXPECT_THAT(message(loss, dx, [](auto& in) { in.entries_per_chunk = -1; }),

@@ -157,6 +157,115 @@ TEST_P(CrossEntropy, ShowsANaNOfACappedRowOnlyThere) {
   for (std::size_t v = 0; v < 40; ++v) EXPECT_EQ(got.dlogits[4 * 40 + v], 0) << v;
 }
 
+struct TermsCase {
+  float label_smoothing, z_loss, cap;
+};
+
+TEST_P(CrossEntropy, HasLabelSmoothingAndTheZLoss) {
+  for (const auto& [e, c, cap] :
+       std::vector<TermsCase>{{0.1F, 0.01F, 0}, {0, 0.01F, 0}, {0.1F, 0.01F, 5}}) {
+    for (const auto& [rows, vocabulary] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+             {1, 2}, {3, 7}, {6, 17}, {9, 64}, {7, 65}, {3, 257}, {19, 1009}, {5, 5003}}) {
+      if (!test::affords(rows * vocabulary)) continue;
+      Problem p(rows, vocabulary, 8, cap);
+      p.want = reference::cross_entropy(test::to_double(p.logits), p.targets, p.weight, double{cap},
+                                        {double{e}, double{c}});
+      const test::Output loss(context(), {rows}), nll(context(), {rows});
+      const test::Output dlogits(context(), {rows, vocabulary});
+      const Tensor in_place = test::upload(context(), {rows, vocabulary}, p.logits);
+      const test::Output loss_in_place(context(), {rows}), nll_in_place(context(), {rows});
+      CrossEntropyInputs inputs{.logits = test::upload(context(), {rows, vocabulary}, p.logits),
+                                .targets = test::upload(context(), {rows}, p.targets),
+                                .weight = test::upload(context(), {1}, std::vector{p.weight}),
+                                .soft_cap = cap,
+                                .terms = {e, c, nll.tensor()}};
+      run([&](Batch& batch) {
+        record_cross_entropy(batch, loss.tensor(), dlogits.tensor(), inputs);
+        inputs.logits = in_place;
+        inputs.terms.nll = nll_in_place.tensor();
+        record_cross_entropy(batch, loss_in_place.tensor(), in_place, inputs);
+      });
+      const std::string size = fmt::format(" of [{}, {}], {} {} {}", rows, vocabulary, e, c, cap);
+      const double tolerance = test::tolerance_of(64);
+      test::expect_close(loss.values(), p.want.loss, tolerance, "loss" + size);
+      test::expect_close(nll.values(), p.want.nll, tolerance, "nll" + size);
+      test::expect_close(dlogits.values(), p.want.dlogits, tolerance, "dlogits" + size);
+      EXPECT_EQ(loss_in_place.values(), loss.values());
+      EXPECT_EQ(nll_in_place.values(), nll.values());
+      EXPECT_EQ(context().read<float>(in_place), dlogits.values());
+    }
+  }
+}
+
+// tests/reference/loss_terms.py: torch's CrossEntropyLoss(label_smoothing=0.1, ignore_index=-1)
+// plus 0.01 logsumexp^2, and by autograd the gradient of the sum with the weights 0.5, 0 and 2.
+TEST_P(CrossEntropy, HasTheTermsOfTorch) {
+  const std::vector<float> logits{1, -2, 0.5F, 3, 0, 1, 2, 3, -1, 4, 0.25F, 2};
+  const test::Output loss(context(), {3}), nll(context(), {3}), dlogits(context(), {3, 4});
+  run([&](Batch& batch) {
+    record_cross_entropy(
+        batch, loss.tensor(), dlogits.tensor(),
+        {.logits = test::upload(context(), {3, 4}, logits),
+         .targets = test::upload(context(), {3}, std::vector<std::int32_t>{3, -1, 2}),
+         .weight = test::upload(context(), {3}, std::vector<float>{0.5F, 0, 2}),
+         .terms = {0.1F, 0.01F, nll.tensor()}});
+  });
+  const std::vector<double> want_loss{0.542297719, 0.0, 3.969471282};
+  const std::vector<double> want_dlogits{0.046317086,  -0.00957167, 0.023174366,  -0.027897249,
+                                         0.0,          0.0,         0.0,          0.0,
+                                         -0.037478229, 1.80839559,  -1.806294725, 0.201506493};
+  test::expect_close(loss.values(), want_loss, 1e-6, "loss");
+  test::expect_close(dlogits.values(), want_dlogits, 1e-6, "dlogits");
+}
+
+TEST_P(CrossEntropy, WeighsTheGradientOfEachRow) {
+  const Problem p(11, 133);
+  const std::vector<float> weights = test::random_values(11, 4);
+  const test::Output loss(context(), {p.rows}), dlogits(context(), {p.rows, p.vocabulary});
+  run([&](Batch& batch) {
+    record_cross_entropy(
+        batch, loss.tensor(), dlogits.tensor(),
+        {test::upload(context(), {p.rows, p.vocabulary}, p.logits),
+         test::upload(context(), {p.rows}, p.targets), test::upload(context(), {p.rows}, weights)});
+  });
+  std::vector<double> want = p.want.dlogits;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    want[i] *= double{weights[i / 133]} / double{p.weight};
+  }
+  test::expect_close(loss.values(), p.want.loss, test::tolerance_of(16), "loss");
+  test::expect_close(dlogits.values(), want, test::tolerance_of(16), "dlogits");
+}
+
+// Terms of an unlabelled row, or one whose target is beyond the vocabulary, are those of its loss.
+TEST_P(CrossEntropy, HasNoTermsInUnlabelledRows) {
+  const test::Output loss(context(), {2}), nll(context(), {2}), dlogits(context(), {2, 20});
+  run([&](Batch& batch) {
+    record_cross_entropy(
+        batch, loss.tensor(), dlogits.tensor(),
+        {.logits = test::upload(context(), {2, 20}, test::random_values(40, 1)),
+         .targets = test::upload(context(), {2}, std::vector<std::int32_t>{-1, 20}),
+         .weight = test::upload(context(), {1}, std::vector{1.0F}),
+         .terms = {0.1F, 0.01F, nll.tensor()}});
+  });
+  for (const auto& values : {loss.values(), nll.values()}) {
+    EXPECT_EQ(values[0], 0);
+    EXPECT_TRUE(std::isnan(values[1]));
+  }
+  EXPECT_EQ(dlogits.values(), std::vector<float>(40, 0.0F));
+}
+
+TEST(CrossEntropyReference, OfTermsIsTheDerivativeOfItsLoss) {
+  const Problem p(3, 7, 3, 3);
+  const reference::LossTerms terms{0.2, 0.1};
+  const auto loss = [&](const std::vector<double>& x) {
+    const auto of = reference::cross_entropy(x, p.targets, p.weight, 3, terms).loss;
+    return double{p.weight} * std::accumulate(of.begin(), of.end(), 0.0);
+  };
+  const auto logits = test::to_double(p.logits);
+  test::expect_close(reference::cross_entropy(logits, p.targets, p.weight, 3, terms).dlogits,
+                     test::central_differences(loss, logits), 1e-8, "analytic against numeric");
+}
+
 TEST(CrossEntropyReference, OfACapIsTheDerivativeOfItsLoss) {
   const Problem p(3, 7, 8, 3);
   const auto loss = [&](const std::vector<double>& x) {
@@ -274,6 +383,24 @@ TEST_P(CrossEntropy, SumsManyValuesToAnUlpAndAccumulates) {
   }
 }
 
+TEST_P(CrossEntropy, AddsTheDotProductOfManyValues) {
+  for (const std::int64_t count : {1, 15, 16, 17, 257, 2048, 100003}) {
+    if (!test::affords(count)) continue;
+    const auto x = test::random_values(static_cast<std::size_t>(count), 5);
+    auto y = test::random_values(static_cast<std::size_t>(count), 6);
+    for (std::size_t i = 0; i < y.size(); ++i) y[i] = std::copysign(y[i], x[i]);
+    const double want =
+        7 + std::inner_product(x.begin(), x.end(), y.begin(), 0.0, std::plus<>(),
+                               [](float a, float b) { return double{a} * double{b}; });
+    const Tensor sum = test::upload(context(), {1}, std::vector{7.0F});
+    run([&](Batch& batch) {
+      record_dot(batch, sum, test::upload(context(), {count}, x),
+                 test::upload(context(), {count}, y));
+    });
+    EXPECT_NEAR(context().read<float>(sum)[0], want, 4 * 0x1p-24 * want) << count;
+  }
+}
+
 TEST_P(CrossEntropy, RefusesShapesThatDoNotFit) {
   const Tensor logits = context().allocate({4, 10}, DType::f32, MemoryTag::scratch);
   const Tensor loss = context().allocate({4}, DType::f32, MemoryTag::scratch);
@@ -306,6 +433,24 @@ TEST_P(CrossEntropy, RefusesShapesThatDoNotFit) {
                 record_sum(batch, weight, targets, false);
               }),
               HasSubstr("x must be f32 [4], got i32 [4]"));
+  EXPECT_THAT(test::error_of([&] {
+                Batch batch(context());
+                record_dot(batch, weight, loss, weight);
+              }),
+              HasSubstr("y must be f32 [4], got f32 [1]"));
+  const Tensor three = context().allocate({3}, DType::f32, MemoryTag::scratch);
+  EXPECT_THAT(message(loss, logits, logits, targets, three),
+              HasSubstr("weight must be f32 [4], got f32 [3]"));
+  const auto of_terms = [&](const Tensor& dlogits, LossTerms terms) {
+    return test::error_of([&] {
+      Batch batch(context());
+      record_cross_entropy(batch, loss, dlogits, {logits, targets, weight, 0, terms});
+    });
+  };
+  EXPECT_THAT(of_terms(logits, {1, 0, loss}), HasSubstr("at least 0 and below 1, got 1"));
+  EXPECT_THAT(of_terms(logits, {0, -1, loss}), HasSubstr("finite and at least 0, got -1"));
+  EXPECT_THAT(of_terms(logits, {0.1F, 0, weight}), HasSubstr("nll must be f32 [4], got f32 [1]"));
+  EXPECT_THAT(of_terms({}, {0.1F, 0, loss}), HasSubstr("require a gradient"));
 }
 
 TEST(CrossEntropyReference, IsTheDerivativeOfItsOwnLoss) {

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "clora/ops/rowwise/dropout.hpp"
+#include "ops/lora_linear/dora_magnitudes.hpp"
 #include "runtime/integer_sizes.hpp"
 #include "tests/reference/dora_reference.hpp"
 #include "tests/reference/quant_reference.hpp"
@@ -353,6 +354,36 @@ TEST_P(Dora, BackwardScalesTheGradientAndAccumulatesThatOfTheMagnitudes) {
     expect_backward(layer, DType::f32, DType::f32, true);
     expect_backward(layer, DType::bf16, DType::bf16, true);
     expect_backward(layer, DType::f32, DType::bf16, false);
+  }
+}
+
+// More layers than a launch takes, and one of them twice.
+TEST_P(Dora, DeferredGradientsOfMagnitudesAreSummedForEachLayer) {
+  struct Sum {
+    Tensor dmagnitude;
+    std::vector<double> want;
+  };
+  std::vector<Sum> sums;
+  DeferredMagnitudes deferred;
+  Batch batch(context());
+  const auto add = [&](Sum& sum, std::int64_t chunks, std::uint32_t seed) {
+    const std::int64_t columns = std::ssize(sum.want);
+    const std::vector<float> parts = values(chunks * columns, seed), m(sum.want.size(), 2);
+    deferred.add(batch, sum.dmagnitude, up({chunks, columns}, parts), up({columns}, m));
+    for (std::size_t i = 0; i < parts.size(); ++i) sum.want[i % sum.want.size()] += parts[i] / 2;
+  };
+  for (const std::int64_t columns : {1, 15, 16, 17, 40, 2, 3, 64, 5, 33}) {
+    const std::vector<float> ones(static_cast<std::size_t>(columns), 1);
+    sums.push_back({up({columns}, ones), to_double(ones)});
+    add(sums.back(), 3 * columns % 41 + 1, static_cast<std::uint32_t>(columns));
+  }
+  add(sums.back(), 7, 99);
+  deferred.flush(batch);
+  deferred.flush(batch);  // nothing is left
+  batch.submit().wait();
+  for (const Sum& sum : sums) {
+    expect_close(context().read<float>(sum.dmagnitude), sum.want, 1e-6,
+                 fmt::format("{} columns", sum.want.size()));
   }
 }
 

@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "tests/support/op_test.hpp"
+#include "tests/support/row_groups.hpp"
 
 namespace clora {
 namespace {
@@ -166,6 +170,64 @@ TEST_P(LoraEmbedding, GivesTheSameBitsInEachRun) {
   }
 }
 
+// Rows of three adapters of a stack, with ranks and scales of their own, and rows of none.
+TEST_P(LoraEmbedding, AddsTheTermOfEachRowsAdapter) {
+  const Problem p({37, 11, 24, 3});
+  const Case& c = p.size;
+  const std::vector<float> a = values(3 * c.r * c.v, 11), bt = values(3 * c.r * c.d, 12);
+  const std::vector<RowGroup> groups{{.begin = 2, .end = 9, .adapter = 2, .rank = 3, .scale = 0.5F},
+                                     {.begin = 9, .end = 10, .adapter = 0, .rank = 1},
+                                     {.begin = 20, .end = 37, .adapter = 1, .scale = -2}};
+  std::vector<double> want = to_double(p.y), want_s(static_cast<std::size_t>(c.t * c.r));
+  for (const RowGroup& group : groups) {
+    const std::int64_t rank = std::min<std::int64_t>(c.r, group.rank);
+    for (std::int64_t t = group.begin; t < group.end; ++t) {
+      for (std::int64_t r = 0; r < rank; ++r) {
+        const std::int64_t row = group.adapter * c.r + r;
+        const double s = p.factor * double{group.scale} * Problem::at(a, row * c.v + p.id(t));
+        want_s[static_cast<std::size_t>(t * c.r + r)] = s;
+        for (std::int64_t d = 0; d < c.d; ++d) {
+          want[static_cast<std::size_t>(t * c.d + d)] += s * Problem::at(bt, row * c.d + d);
+        }
+      }
+    }
+  }
+  const Tensor y = test::upload(context(), {c.t, c.d}, p.y);
+  const test::Output s(context(), {c.t, c.r});
+  run([&](Batch& batch) {
+    record_lora_embedding(batch, y, s.tensor(), test::upload(context(), {c.t}, std::span(p.ids)),
+                          {.a = test::upload(context(), {3, c.r, c.v}, a),
+                           .bt = test::upload(context(), {3, c.r, c.d}, bt),
+                           .row_groups = test::upload_row_groups(context(), c.t, groups)},
+                          static_cast<float>(p.factor));
+  });
+  test::expect_close(s.values(), want_s, 1e-6, "s");
+  test::expect_close(context().read<float>(y), want, tolerance(c), "y");
+}
+
+// More tokens than work-groups along the grid's second dimension.
+TEST_P(LoraEmbedding, TakesMoreTokensThanAGridHas) {
+  const Case c{8 * (1 << 15) + 5, 7, 2, 1};
+  CLORA_SKIP_UNLESS_AFFORDED(static_cast<double>(c.t));
+  const Problem p(c);
+  std::vector<double> of_a, of_bt;
+  p.backward(of_a, of_bt, 1);
+  const Results got = results_of(p);
+  test::expect_close(got.y, p.forward(), tolerance(c), "y");
+  test::expect_close(got.da, of_a, tolerance(c), "da");
+  const std::vector<RowGroup> groups{{.begin = 0, .end = c.t, .adapter = 0, .scale = 0.5F}};
+  const Tensor y = test::upload(context(), {c.t, c.d}, p.y);
+  const test::Output s(context(), {c.t, c.r});
+  run([&](Batch& batch) {
+    record_lora_embedding(batch, y, s.tensor(), test::upload(context(), {c.t}, std::span(p.ids)),
+                          {.a = test::upload(context(), {1, c.r, c.v}, p.a),
+                           .bt = test::upload(context(), {1, c.r, c.d}, p.bt),
+                           .row_groups = test::upload_row_groups(context(), c.t, groups)},
+                          static_cast<float>(p.factor));
+  });
+  test::expect_close(context().read<float>(y), p.forward(), tolerance(c), "y of groups");
+}
+
 TEST_P(LoraEmbedding, IgnoresIdsOutsideOfTheTable) {
   const Problem p({6, 4, 8, 2}, {-1, 0, 4, 2147483647, 3, -1});
   std::vector<double> of_a, of_bt;
@@ -192,12 +254,58 @@ TEST_P(LoraEmbedding, RefusesTensorsThatDoNotFit) {
   EXPECT_THAT(error(s, ids, {}), HasSubstr("lora.a must be a matrix [R, V], got nothing"));
   EXPECT_THAT(error(s, ids, {.a = lora.a, .bt = lora.a}), HasSubstr("lora.bt must be f32 [2, 8]"));
   EXPECT_THAT(error(s, ids, {.a = lora.a, .bt = lora.bt, .row_groups = s}),
-              HasSubstr("rows of several adapters"));
+              HasSubstr("lora.a must be a stack of matrices [adapters, R, V]"));
   EXPECT_THAT(test::error_of([&] {
                 Batch batch(context());
                 record_lora_embedding_backward(batch, {lora.a, lora.a}, y, {ids, s}, lora);
               }),
               HasSubstr("gradients.dbt must be f32 [2, 8]"));
+  EXPECT_THAT(test::error_of([&] {
+                Batch batch(context());
+                record_lora_embedding_backward(batch, {lora.a, lora.bt}, y, {ids, s},
+                                               {.a = lora.a, .bt = lora.bt, .row_groups = s});
+              }),
+              HasSubstr("rows of several adapters have no gradients"));
+}
+
+// dtable of a table that is trained itself.
+TEST_P(LoraEmbedding, AddsTheGradientOfTheTableItselfWithTheSameBitsEachRun) {
+  for (const Case& c : kCases) {
+    std::vector<std::int32_t> ids = ids_of(c);
+    if (c.t > 5) ids[3] = -1;  // adds nothing, nor does an id after the last
+    if (c.t > 5) ids[5] = static_cast<std::int32_t>(c.v);
+    const auto table = values(c.v * c.d, 1), dy = values(c.t * c.d, 2);
+    std::vector<double> want = to_double(table);
+    for (std::int64_t t = 0; t < c.t; ++t) {
+      const std::int64_t id = ids[static_cast<std::size_t>(t)];
+      for (std::int64_t d = 0; d < c.d && id >= 0 && id < c.v; ++d) {
+        want[static_cast<std::size_t>(id * c.d + d)] += 2 * 1.75 * Problem::at(dy, t * c.d + d);
+      }
+    }
+    std::vector<std::vector<float>> results;
+    for (int i = 0; i < 2; ++i) {
+      const Tensor dtable = test::upload(context(), {c.v, c.d}, table);
+      run([&](Batch& batch) {
+        const Tensor of_ids = test::upload(context(), {c.t}, std::span(std::as_const(ids)));
+        const Tensor of_dy = test::upload(context(), {c.t, c.d}, dy);
+        record_table_gradient(batch, dtable, of_dy, of_ids, 1.75F);
+        record_table_gradient(batch, dtable, of_dy, of_ids, 1.75F);
+      });
+      results.push_back(context().read<float>(dtable));
+    }
+    test::expect_close(results[0], want, tolerance(c), fmt::format("{} tokens", c.t));
+    EXPECT_EQ(results[1], results[0]);
+  }
+  Batch b(context());
+  const std::vector<std::int32_t> few = ids_of({4, 3, 2, 1});
+  const Tensor ids = test::upload(context(), {4}, std::span(few));
+  const auto matrix = [&](std::int64_t rows, std::int64_t width) {
+    return test::upload(context(), {rows, width}, values(rows * width, 1));
+  };
+  EXPECT_THAT(test::error_of([&] { record_table_gradient(b, matrix(3, 5), matrix(4, 2), ids); }),
+              testing::HasSubstr("dtable must be f32 [3, 2], got f32 [3, 5]"));
+  EXPECT_THAT(test::error_of([&] { record_table_gradient(b, matrix(3, 2), matrix(5, 2), ids); }),
+              testing::HasSubstr("ids must be i32 [5]"));
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ struct HeadLossProblem {
   std::vector<float> x, head;
   std::vector<std::int32_t> targets;
   float weight = 0.125F, soft_cap = 0;
-  std::vector<double> loss, dx;
+  reference::LossTerms terms = {};
+  std::vector<double> loss, nll, dx;
 
   // x and the head as given; `of` holds the targets of all rows.
   HeadLossProblem(std::int64_t d, std::vector<float> xs, std::vector<float> heads,
@@ -49,6 +50,26 @@ struct HeadLossProblem {
     return copy;
   }
 
+  // The same with other terms of the loss.
+  HeadLossProblem with(reference::LossTerms others) const {
+    HeadLossProblem copy = *this;
+    copy.terms = others;
+    copy.solve();
+    return copy;
+  }
+  // A weight for each row, and dx with it instead of `weight`.
+  std::vector<float> row_weights() const {
+    return random_values(static_cast<std::size_t>(rows), 9);
+  }
+  std::vector<double> dx_of_row_weights() const {
+    const std::vector<float> weights = row_weights();
+    std::vector<double> result = dx;
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      result[i] *= double{weights[i / static_cast<std::size_t>(width)]} / double{weight};
+    }
+    return result;
+  }
+
  private:
   void solve() {
     const auto at = [](auto& m, std::int64_t i) -> auto& { return m[static_cast<std::size_t>(i)]; };
@@ -60,8 +81,9 @@ struct HeadLossProblem {
         }
       }
     }
-    const auto all = reference::cross_entropy(logits, targets, weight, double{soft_cap});
+    const auto all = reference::cross_entropy(logits, targets, weight, double{soft_cap}, terms);
     loss = all.loss;
+    nll = all.nll;
     dx.assign(x.size(), 0);
     for (std::int64_t t = 0; t < rows; ++t) {
       for (std::int64_t v = 0; v < vocabulary; ++v) {

@@ -5,10 +5,11 @@ usage: modules_to_save.py OUT.json
 
 Writes tests/reference/modules_to_save.json; families.py describes the models, which are some of its
 families, their documents, first matrices A and B, and their AdamW. Everything is float32 on the CPU,
-but that of qwen3_5_text float64.
+but that of qwen3_5_text float64. The row of pad_token_id is trained as any other one, whose gradient
+torch.nn.Embedding otherwise leaves out.
 
   versions
-  models  of each family: modules_to_save; the names of the full tensors in PEFT's file; the loss and
+  models  by names that begin with that of a family: modules_to_save; the names of the full tensors in PEFT's file; the loss and
           the L2 norm of the gradients of all A, B and full tensors of 10 steps, before each update;
           and the logits of the second document after them
 """
@@ -26,7 +27,10 @@ from safetensors import safe_open
 import families
 
 MODULES = {"llama": ["norm"], "qwen3": ["norm"], "gemma2": ["norm"], "granite": ["norm"],
-           "lfm2": ["norm"], "qwen3_5_text": ["norm"], "phi3": ["input_layernorm", "model.norm"]}
+           "lfm2": ["norm"], "qwen3_5_text": ["norm"], "phi3": ["input_layernorm", "model.norm"],
+           # Embeddings and the head, of a model with a head of its own, and of tied ones.
+           "llama:ends": ["embed_tokens", "lm_head", "norm"], "gemma2:embeddings": ["embed_tokens"],
+           "gemma2:head": ["lm_head"], "granite:ends": ["embed_tokens", "lm_head"]}
 
 
 def with_modules(model, targets, modules):
@@ -52,11 +56,13 @@ def full_tensors(model):
 
 
 def steps_of(name, modules):
-    kind, values, targets = families.FAMILIES[name][:3]
+    family = name.split(":")[0]
+    kind, values, targets = families.FAMILIES[family][:3]
     written, shapes = families.saved(families.config_of(kind, values))
     model = families.model_of(written, shapes)
-    if name in families.TRAINED_IN_DOUBLE:
+    if family in families.TRAINED_IN_DOUBLE:
         model = model.double()
+    model.get_input_embeddings().padding_idx = None
     model = with_modules(model, targets, modules).train()
     parameters = [value for value in model.parameters() if value.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=1e-2, betas=(0.9, 0.999), eps=1e-8,

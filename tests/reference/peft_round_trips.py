@@ -144,10 +144,11 @@ def cases():
                                     layers_to_transform=[1]), "loaded"
     yield "dora head", dict(r=4, use_dora=True, target_modules=["q_proj", "lm_head"]), "refused"
     yield "dora embeddings", dict(r=4, use_dora=True, target_modules=["embed_tokens"]), "refused"
-    for modules in (["norm"], ["input_layernorm", "model.norm"]):
+    for modules in (["norm"], ["input_layernorm", "model.norm"], ["embed_tokens"],
+                    ["lm_head", "embed_tokens"]):
         yield f"modules_to_save {modules}", dict(r=4, target_modules=QV,
                                                  modules_to_save=modules), "loaded"
-    for modules in (["lm_head"], ["embed_tokens"], ["k_proj"], ["mlp"]):
+    for modules in (["k_proj"], ["mlp"]):
         yield f"modules_to_save {modules}", dict(r=4, target_modules=QV,
                                                  modules_to_save=modules), "refused"
     yield "trainable tokens", dict(r=4, target_modules=QV,

@@ -8,7 +8,9 @@
 namespace clora::test {
 
 inline Record owned(const RecordView& view) {
-  return {{view.ids.begin(), view.ids.end()}, {view.is_target.begin(), view.is_target.end()}};
+  return {{view.ids.begin(), view.ids.end()},
+          {view.is_target.begin(), view.is_target.end()},
+          view.weight};
 }
 
 inline std::vector<Record> owned(const RecordStore& store) {

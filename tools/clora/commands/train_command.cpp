@@ -19,6 +19,7 @@
 #include "tools/clora/training/run_evaluation.hpp"
 #include "tools/clora/training/run_folder.hpp"
 #include "tools/clora/training/run_options.hpp"
+#include "tools/clora/training/supervised_options.hpp"
 #include "tools/clora/training/training_adapter.hpp"
 #include "tools/clora/training/training_data.hpp"
 #include "tools/clora/training/training_report.hpp"
@@ -62,6 +63,7 @@ struct Options {
   DataOptions data;
   EmbeddingTaskOptions task;
   PreferenceOptions preference;
+  SupervisedOptions supervised;
   RunOptions run;
   FindRateOptions find_rate;
   EvaluationOptions evaluation;
@@ -85,6 +87,7 @@ TrainingRunConfig run_config(const Options& options, const ModelConfig& model) {
   options.evaluation.apply_to(config);
   config.contrastive = contrastive_loss_of(options.task, options.common.model, model);
   options.preference.apply_to(config);
+  options.supervised.apply_to(config);
   config.seed = options.common.seed;
   config.max_seq_length = options.data.max_seq_length;
   return config;
@@ -311,6 +314,7 @@ void add_train_command(CLI::App& program, Action& action) {
                    "several are mixed, each with its WEIGHT: visits per record and epoch");
   add_embedding_task_options(*command, options->task);
   add_preference_options(*command, options->preference);
+  add_supervised_options(*command, options->supervised);
   add_output_folder_options(*command, options->run, "Adapter");
   add_training_adapter_options(*command, options->adapter);
   add_length_options(*command, options->run, "Training");

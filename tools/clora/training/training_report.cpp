@@ -12,6 +12,7 @@
 #include "tools/clora/report/run_page.hpp"
 #include "tools/clora/training/preference_options.hpp"
 #include "tools/clora/training/run_evaluation.hpp"
+#include "tools/clora/training/supervised_options.hpp"
 #include "tools/command_line/printable.hpp"
 
 namespace clora {
@@ -145,6 +146,8 @@ void TrainingReport::on_step(const StepResult& result, double tokens_per_s) {
     event["balance_loss"] = result.balance_loss;
     text += fmt::format("balance {:.3f}  ", result.balance_loss);
   }
+  add_supervised(event, result);
+  text += supervised_text(result);
   add_to(event, result.preference);
   if (!result.preference.empty()) text += text_of(result.preference) + "  ";
   write_event(event);
