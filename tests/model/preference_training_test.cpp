@@ -11,6 +11,7 @@
 
 #include "clora/lora/peft_files.hpp"
 #include "clora/model/training/training_run.hpp"
+#include "clora/model/transformer/adapter_sites.hpp"
 #include "model/training/preference_evaluator.hpp"
 #include "tests/support/family_models.hpp"
 #include "tests/support/op_test.hpp"
@@ -299,6 +300,14 @@ TEST_F(PreferenceTraining, LearnsToPreferAndValidatesIt) {
       EXPECT_EQ(value_of(last.preference, "rewards/accuracies"), 1) << name_of(kind);
     }
   }
+}
+
+TEST_F(PreferenceTraining, RefusesAnAdapterOfTheHead) {
+  test::OpenModel open(folder_ / "model");
+  Adapter adapter(open.model.context(), all_adapter_sites(open.model.config()), {.rank = 2});
+  EXPECT_THAT(test::error_of(
+                  [&] { (void)train(open.model, adapter, some_records(3, true), config({}, 1)); }),
+              HasSubstr("a preference loss does not train the head"));
 }
 
 TEST_F(PreferenceTraining, RefusesOtherRecordsAndSettings) {

@@ -10,7 +10,9 @@
 
 #include "clora/model/training/trainer.hpp"
 #include "clora/model/training/training_run.hpp"
+#include "clora/model/transformer/adapter_sites.hpp"
 #include "clora/model/transformer/column_scales.hpp"
+#include "lora/end_modules.hpp"
 #include "model/training/preference_evaluator.hpp"
 #include "model/training/preference_run.hpp"
 #include "tests/support/family_models.hpp"
@@ -121,13 +123,20 @@ class SharedPromptsTraining : public testing::Test {
                              *std::ranges::find(models, family, &test::FamilyModel::name));
     return folder_ / family;
   }
+  // The layers of the blocks and, if they may have an adapter, the embeddings.
+  static std::vector<AdapterSite> sites_of(const ModelConfig& model, const AdapterConfig& config) {
+    if (config.use_dora) return adapter_sites(model);
+    std::vector<AdapterSite> sites = all_adapter_sites(model);
+    std::erase_if(sites, [](const AdapterSite& site) { return site.path == kHeadPath; });
+    return sites;
+  }
   static TrainingRunConfig config_of(const PreferenceFormula& formula) {
     return {.batch_size = 4, .steps = 1, .adapter_out = {}, .preference = PreferenceLoss{formula}};
   }
   static Outcome outcome_of(LanguageModel& model, const PreferenceLoss& loss,
                             const AdapterConfig& config, const MemoryPolicy& policy,
                             bool shares_prompts) {
-    Adapter adapter(model.context(), adapter_sites(model.config()), config);
+    Adapter adapter(model.context(), sites_of(model.config(), config), config);
     const auto count = static_cast<std::size_t>(adapter.parameters().elements());
     std::vector<float> values = test::random_values(count, 3);
     for (float& x : values) x = 0.3F * x;
