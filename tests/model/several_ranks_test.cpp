@@ -124,10 +124,10 @@ class SeveralRanks : public test::TrainingRunTest {
     run_thread_ranks(ranks, [&](Communicator& communicator) {
       const int rank = communicator.rank();
       test::OwnModel own(folder_ / "model");
-      const ModelConfig& model = own.model.config();
-      Adapter adapter(own.model.context(),  // a preference loss trains no adapter of the head
-                      c.preference ? adapter_sites(model) : all_adapter_sites(model),
-                      {.rank = 4, .dropout = 0.1});
+      // A preference loss does not train the head.
+      const auto sites =
+          c.preference ? adapter_sites(own.model.config()) : all_adapter_sites(own.model.config());
+      Adapter adapter(own.model.context(), sites, {.rank = 4, .dropout = 0.1});
       adapter.initialise(11);
       TrainingRunConfig of_rank = c;
       if (ranks > 1) of_rank.ranks = &communicator;

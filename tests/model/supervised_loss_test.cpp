@@ -9,6 +9,7 @@
 
 #include "clora/model/training/evaluator.hpp"
 #include "clora/model/training/thread_ranks.hpp"
+#include "clora/model/transformer/recorded_rows.hpp"
 #include "model/training/gradient_noise.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/own_model.hpp"
@@ -81,6 +82,24 @@ TEST_F(SupervisedTraining, ReportsTheLossWithoutItsTermsToo) {
   EXPECT_NEAR(with_z.nll.value(), plain.loss, 1e-6);
   EXPECT_GT(with_z.loss, plain.loss + 1e-3);
   EXPECT_NE(with_z.grad_norm, plain.grad_norm);
+}
+
+// Documents of 3 and 2 tokens and 3 rows of padding.
+TEST_F(SupervisedTraining, UploadsTheWeightAndTheNoiseOfEachRow) {
+  std::vector<Record> records{{{7, 8, 9}, {0, 1, 1}}, {{4, 5}, {0, 1}}};
+  records[1].weight = 4;
+  PackedRows packed = pack_rows(records, 5);
+  pad_rows(packed, 8);
+  Context& context = open_->model.context();
+  const RecordedRows rows(context, 8, 5);
+  std::vector<std::int32_t> staging;
+  rows.upload(context, packed, {.weight = 0.5, .rows = 5, .noise = 6}, staging).wait();
+  EXPECT_EQ(context.read<float>(rows.weights()), (std::vector<float>{0.5F, 0.5F, 2, 0, 0}));
+  const float three = 6 / std::sqrt(3.0F), two = 6 / std::sqrt(2.0F);
+  EXPECT_EQ(context.read<float>(rows.noise()),
+            (std::vector<float>{three, three, three, two, two, 0, 0, 0}));
+  rows.upload(context, packed, {.rows = 5}, staging).wait();
+  EXPECT_EQ(context.read<float>(rows.noise()), std::vector<float>(8, 0.0F));
 }
 
 TEST_F(SupervisedTraining, AddsNoiseToEmbeddingsByTheSeed) {
