@@ -11,22 +11,7 @@
 //         Prospecting for Hash Functions, 2018), keyed between the rounds
 //! clc: build
 //! clc: budget on gfx90a registers<=32 spills=0
-uint mix(uint h) {
-  h = (h ^ (h >> 16)) * 0x7feb352du;
-  h = (h ^ (h >> 15)) * 0x846ca68bu;
-  return h ^ (h >> 16);
-}
-
-uint16 mix16(uint16 h) {
-  h = (h ^ (h >> 16)) * 0x7feb352du;
-  h = (h ^ (h >> 15)) * 0x846ca68bu;
-  return h ^ (h >> 16);
-}
-
-// One key for each 2^32 elements of a site at a step.
-uint key_of(__global const uint* seed_and_step, uint site, uint high) {
-  return mix(mix(mix(mix(seed_and_step[0] + 0x9e3779b9u) + seed_and_step[1]) + site) + high);
-}
+#include "rowwise/counter_hash.clh"
 
 __kernel void dropout(__global float* y, __global const float* x,
                       __global const uint* seed_and_step, ulong n, uint site, uint threshold,

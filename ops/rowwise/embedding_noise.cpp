@@ -10,6 +10,7 @@ namespace clora {
 namespace {
 
 constexpr std::size_t kGroup = 64;
+constexpr std::int64_t kElements = 16;  // of an item
 constexpr std::size_t kMaxRows = 1024;  // of the grid; each item then repeats
 
 }  // namespace
@@ -28,8 +29,8 @@ void record_embedding_noise(Batch& batch, const Tensor& x, const Tensor& scale,
   const std::int64_t rows = x.shape()[0], width = x.shape()[1];
   require_tensor(op, "scale", scale, {rows});
   require_tensor(op, "seed_and_step", seed_and_step, {2}, DType::u32);
-  const auto pairs = static_cast<std::size_t>(divide_up(width, 2));
-  const Grid grid{{round_up(pairs, kGroup), std::min(static_cast<std::size_t>(rows), kMaxRows), 1},
+  const auto items = static_cast<std::size_t>(divide_up(width, kElements));
+  const Grid grid{{round_up(items, kGroup), std::min(static_cast<std::size_t>(rows), kMaxRows), 1},
                   {kGroup, 1, 1}};
   batch.launch({batch.context().kernel("embedding_noise.cl", "embedding_noise"), grid,
                 embedding_noise_cost(x.shape()), "embedding_noise"},
