@@ -1,5 +1,5 @@
-// lora_embedding: a low-rank adapter of a table of embeddings, by the ids of tokens, and the gradient
-// of the table itself (ops/lora_linear/lora_embedding.hpp).
+// lora_embedding: a low-rank adapter of a table of embeddings, by the ids of tokens, and the
+// gradient of the table itself (ops/lora_linear/lora_embedding.hpp).
 //
 //   lora_embedding_rows      s[t, r] = scale a[r, ids[t]], 0 if the id is outside of the table
 //   lora_embedding_grouped_rows    the same for rows of several adapters, of stacks of a and bt:

@@ -1,5 +1,5 @@
-// norm_gradient: gradients of the weight and the bias of a norm over the last dimension, summed over
-// rows in a fixed order.
+// norm_gradient: gradients of the weight and the bias of a norm over the last dimension, summed
+// over rows in a fixed order.
 //   n[t, d] = (x[t, d] - mean[t]) r[t]: of rms_norm mean = 0 and r = 1 / sqrt(mean(x^2) + epsilon);
 //   with -D HAS_BIAS, of layer_norm, mean = mean(x) and r = 1 / sqrt(var(x) + epsilon)
 //   norm_gradient_statistics  statistics[t] = (mean[t], r[t])
@@ -9,10 +9,10 @@
 // Shapes  dy, x [T, N]; statistics [T, 2]; parts [1 or 2, chunks, N]; d [N]
 // Types   x and dy of -D X_TYPE, DY_TYPE: f32, bf16 or f16; all else f32
 // Work    statistics: a group of GROUP items owns a row. parts: an item owns VEC_SIZE columns
-//         (dimension 0) of a chunk of chunk_rows rows (dimension 1), or with -D BY_ROWS, for CPUs, all
-//         columns of a chunk, row by row; it then computes the statistics itself and sums in memory.
-//         add: a group of GROUP items owns COLUMNS columns, of which GROUP / COLUMNS items sum every
-//         so many-th chunk
+//         (dimension 0) of a chunk of chunk_rows rows (dimension 1), or with -D BY_ROWS, for CPUs,
+//         all columns of a chunk, row by row; it then computes the statistics itself and sums in
+//         memory. add: a group of GROUP items owns COLUMNS columns, of which GROUP / COLUMNS items
+//         sum every so many-th chunk
 // Local   statistics, add: GROUP floats
 // Cost    reads x twice (BY_ROWS: once, then from the cache) and dy once, about 6 flops an element
 // Numerics  float sums in a fixed order; the variance is the mean square of the differences from

@@ -4,14 +4,14 @@
 usage: modules_to_save.py OUT.json
 
 Writes tests/reference/modules_to_save.json; families.py describes the models, which are some of its
-families, their documents, first matrices A and B, and their AdamW. Everything is float32 on the CPU,
-but that of qwen3_5_text float64. The row of pad_token_id is trained as any other one, whose gradient
-torch.nn.Embedding otherwise leaves out.
+families, their documents, first matrices A and B, and their AdamW. Everything is float32 on the
+CPU, but that of qwen3_5_text float64. The row of pad_token_id is trained as any other one, whose
+gradient torch.nn.Embedding otherwise leaves out.
 
   versions
-  models  by names that begin with that of a family: modules_to_save; the names of the full tensors in PEFT's file; the loss and
-          the L2 norm of the gradients of all A, B and full tensors of 10 steps, before each update;
-          and the logits of the second document after them
+  models  by names that begin with that of a family: modules_to_save; the names of the full tensors
+          in PEFT's file; the loss and the L2 norm of the gradients of all A, B and full tensors of
+          10 steps, before each update; and the logits of the second document after them
 """
 import json
 import math
