@@ -10,11 +10,11 @@
 #include "clora/model/training/rank_shares.hpp"
 #include "clora/model/training/recorded_step.hpp"
 #include "clora/ops/optimizers/average.hpp"
-#include "lora/end_modules.hpp"
-#include "model/configuration/experts_layer.hpp"
 #include "model/training/device_optimizer.hpp"
 #include "model/training/gradient_exchange.hpp"
 #include "model/training/gradient_noise.hpp"
+#include "model/training/step_sums.hpp"
+#include "model/training/trainer_checks.hpp"
 #include "model/transformer/finite_check.hpp"
 #include "ops/optimizers/flat_update.hpp"
 #include "runtime/elapsed.hpp"
@@ -25,27 +25,6 @@
 namespace clora {
 namespace {
 
-void check_balance(double coefficient, const ModelConfig& config) {
-  require(std::isfinite(coefficient) && coefficient >= 0,
-          "trainer: `router_aux_loss_coef` must be finite and not negative, got {}", coefficient);
-  require(coefficient == 0 || expert_layers(config) > 0,
-          "trainer: `router_aux_loss_coef` balances the load of experts, but the model has none; "
-          "leave it out");
-}
-
-bool trains_head(const Adapter& adapter) {
-  return adapter.find(kHeadPath) != nullptr ||
-         !adapter.saved(fmt::format("{}.weight", kHeadPath)).empty();
-}
-
-void check_supervised(const TrainerConfig& config) {
-  check(config.supervised);
-  require(config.supervised == SupervisedLoss() || (!config.contrastive && !config.preference),
-          "trainer: label smoothing, the z-loss and NEFTune are options of the loss of the next "
-          "token, but the run has a {} loss; leave them out",
-          config.contrastive ? "contrastive" : "preference");
-}
-
 // A step whose result has not been read yet, and the host memory of its transfers.
 struct InFlight {
   StepResult result;
@@ -53,15 +32,9 @@ struct InFlight {
   double weight = 0, first_weight = 0;  // of the labelled tokens, and of those of the first one
   std::vector<std::vector<std::int32_t>> staging, kl_staging;
   UpdateSettings settings;
-  std::vector<float> results;  // in the layout of the device buffer
-  std::vector<float> sums;     // over ranks, in the order of the exchange; empty: one rank
+  StepSums::Read sums;
   Fence fence;
 };
-
-// In the results.
-constexpr std::size_t kLossSum = 0, kGradNorm = 1, kBalanceLoss = 2, kNllSum = 3, kFirstSquare = 4;
-// In the sums over ranks.
-constexpr std::size_t kSummed[] = {kLossSum, kBalanceLoss, kNllSum, kFirstSquare};
 
 }  // namespace
 
@@ -72,30 +45,9 @@ struct Trainer::Impl {
         config(settings),
         context(language_model.context()),
         zero(context),
-        update(context) {
-    if (context.activation_type() == DType::f16) {
-      fail(ErrorCode::unsupported,
-           "trainer: gradients in f16 would underflow, since there is no loss scaling; set "
-           "ContextConfig::activations to f32 or bf16");
-    }
-    if (const auto matrix = adapter_not_finite(adapter)) {
-      fail(ErrorCode::invalid_data, "trainer: the adapter cannot be trained: {}", *matrix);
-    }
-    check_balance(config.router_aux_loss_coef, model.config());
-    check(config.policy);
-    check_supervised(config);
-    if (config.preference) check(*config.preference);
-    if (config.preference && trains_head(adapter)) {
-      fail(
-          ErrorCode::unsupported,
-          "trainer: a preference loss does not train the head, whose gradients are computed before "
-          "those of the answers; leave lm_head out of modules_to_save and target_modules");
-    }
+        update(context),
+        sums(context, settings.preference.has_value()) {
     adapter.allocate_gradients();
-    const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
-    const std::int64_t of_preference = config.preference ? round_up(kPreferenceSums, step) : 0;
-    results = context.allocate({std::int64_t{kResults} * step + of_preference}, DType::f32,
-                               MemoryTag::adapters);
     if (has_kl()) kl = context.allocate({2}, DType::f32, MemoryTag::adapters);
     update_settings = context.allocate({8}, DType::f32, MemoryTag::adapters);
     recorded = std::make_unique<RecordedSteps>(
@@ -107,54 +59,37 @@ struct Trainer::Impl {
       kl_steps = std::make_unique<RecordedSteps>(
           language_model, &adapter,
           StepTask{StepKind::evaluate, std::nullopt, config.policy, config.preference},
-          StepResults{.loss_sum = loss_sum(), .kl = kl}, arena);
+          StepResults{.loss_sum = sums.of(StepSums::loss), .kl = kl}, arena);
     }
     if (config.ranks != nullptr) {
       shares.assign(static_cast<std::size_t>(config.ranks->size()), 1);
-      exchange.emplace(context, *config.ranks, adapter.flat_gradients(), exchanged_sums());
+      exchange.emplace(context, *config.ranks, adapter.flat_gradients(), sums.exchanged());
     }
     zero.fill_zero(adapter.flat_gradients());
-    for (const std::size_t i : kSummed) zero.fill_zero(result(i));
-    if (config.preference) zero.fill_zero(preference_sums());
+    sums.record_zero(zero);
     if (has_kl()) zero.fill_zero(kl);
     optimizer.emplace(context, config.optimizer, adapter.parameter_set());
-    optimizer->record(update, update_settings, grad_norm());
+    optimizer->record(update, update_settings, sums.of(StepSums::grad_norm));
     record_average();
     if (config.gradient_noise) {
       first_square.emplace(context);
-      record_square_sum(*first_square, result(kFirstSquare), adapter.flat_gradients());
+      record_square_sum(*first_square, sums.of(StepSums::first_square), adapter.flat_gradients());
       first_square->seal();
     }
     zero.seal();  // all memory of the trainer but that of its steps is taken here
     update.seal();
   }
 
-  // The results begin where a kernel argument may: kResults of one value each, and those of a
-  // preference loss.
-  std::size_t result_at(std::size_t i) const {
-    return i * context.device().base_alignment_bytes / 4;
-  }
-  Tensor result(std::size_t i, std::int64_t count = 1) const {
-    return results.slice(4 * result_at(i), {count}, DType::f32);
-  }
-  Tensor loss_sum() const { return result(kLossSum); }
-  Tensor grad_norm() const { return result(kGradNorm); }
-  Tensor balance_loss() const { return result(kBalanceLoss); }
   bool has_kl() const { return config.preference && config.preference->has_kl(); }
-  Tensor preference_sums() const { return result(kResults, kPreferenceSums); }
-  // In the order in which finish() reads their sums over ranks.
-  std::vector<Tensor> exchanged_sums() const {
-    std::vector<Tensor> all;
-    for (const std::size_t i : kSummed) all.push_back(result(i));
-    if (config.preference) all.push_back(preference_sums());
-    return all;
-  }
   StepResults step_results() const {
-    return {.loss_sum = loss_sum(),
+    const auto if_any = [&](bool any, StepSums::Value value) {
+      return any ? sums.of(value) : Tensor();
+    };
+    return {.loss_sum = sums.of(StepSums::loss),
             .settings = update_settings,
-            .balance_loss = config.router_aux_loss_coef > 0 ? balance_loss() : Tensor(),
-            .nll_sum = config.supervised.has_terms() ? result(kNllSum) : Tensor(),
-            .preference_sums = config.preference ? preference_sums() : Tensor(),
+            .balance_loss = if_any(config.router_aux_loss_coef > 0, StepSums::balance_loss),
+            .nll_sum = if_any(config.supervised.has_terms(), StepSums::nll),
+            .preference_sums = sums.of_preference(),
             .kl = kl};
   }
 
@@ -192,14 +127,14 @@ struct Trainer::Impl {
   TrainerConfig config;
   Context& context;
   std::shared_ptr<Arena> arena = std::make_shared<Arena>();
-  static constexpr std::size_t kResults = 5;  // of one value
   std::unique_ptr<RecordedSteps> recorded, kl_steps;
   std::vector<std::int64_t> shares;  // of the ranks
   std::optional<GradientExchange> exchange;
   Batch zero, update;
+  StepSums sums;
   std::optional<Batch> first_square;  // of the gradients of the step's first micro-batch
   GradientNoise noise;
-  Tensor results, update_settings, kl;
+  Tensor update_settings, kl;
   Tensor average;  // empty without an average
   std::optional<DeviceOptimizer> optimizer;
   HostHold<InFlight> in_flight;
@@ -236,9 +171,9 @@ Fence Trainer::Impl::begin_gradients(std::span<const PackedRows> micro_batches, 
 
 void Trainer::Impl::exchange_kl() {
   if (!exchange || !has_kl()) return;
-  std::vector<float> sums = context.read<float>(kl);
-  config.ranks->sum(sums);
-  context.write(kl, std::as_bytes(std::span(sums)));
+  std::vector<float> of_kl = context.read<float>(kl);
+  config.ranks->sum(of_kl);
+  context.write(kl, std::as_bytes(std::span(of_kl)));
 }
 
 Fence Trainer::Impl::enqueue_gradients(std::span<const PackedRows> micro_batches,
@@ -288,7 +223,7 @@ void Trainer::Impl::finish_exchange() {
   if (!exchange || !exchange->pending()) return;
   HostHold<InFlight> flight = std::exchange(in_flight, {});  // has no result if the exchange fails
   broken_step = flight->result.step;
-  flight->sums = exchange->finish();
+  flight->sums.over_ranks = exchange->finish();
   enqueue_update(*flight);
   broken_step = 0;
   in_flight = std::move(flight);
@@ -296,8 +231,9 @@ void Trainer::Impl::finish_exchange() {
 
 void Trainer::Impl::enqueue_update(InFlight& flight) {
   update.submit();
-  flight.results.resize(static_cast<std::size_t>(results.elements()));
-  flight.fence = context.read_async(results, std::as_writable_bytes(std::span(flight.results)));
+  std::vector<float>& read = flight.sums.buffer;
+  read.resize(static_cast<std::size_t>(sums.buffer().elements()));
+  flight.fence = context.read_async(sums.buffer(), std::as_writable_bytes(std::span(read)));
   context.flush();
 }
 
@@ -306,30 +242,21 @@ std::optional<StepResult> Trainer::Impl::finish(HostHold<InFlight> flight) {
   const TraceSpan span(context.trace(), "wait", "results of the step before");
   flight->fence.wait();
   flight.mark_idle();
-  const auto value = [&](std::size_t i) {
-    const auto* const summed = std::ranges::find(kSummed, i);
-    const bool is_summed = !flight->sums.empty() && summed != std::end(kSummed);
-    return static_cast<double>(
-        is_summed ? flight->sums[static_cast<std::size_t>(summed - std::begin(kSummed))]
-                  : flight->results[result_at(i)]);
-  };
-  const std::vector<float>& sums = flight->sums;
+  const auto value = [&](StepSums::Value which) { return sums.value_of(flight->sums, which); };
   StepResult& result = flight->result;
-  result.balance_loss = value(kBalanceLoss) / static_cast<double>(flight->micro_batches);
+  result.balance_loss = value(StepSums::balance_loss) / static_cast<double>(flight->micro_batches);
   const double divisor = config.contrastive ? flight->weight : 1;  // others have weights in the sum
-  result.loss = value(kLossSum) / divisor + config.router_aux_loss_coef * result.balance_loss;
-  if (config.supervised.has_terms()) result.nll = value(kNllSum);
+  result.loss = value(StepSums::loss) / divisor + config.router_aux_loss_coef * result.balance_loss;
+  if (config.supervised.has_terms()) result.nll = value(StepSums::nll);
   if (config.preference) {
-    const PreferenceSums of_pairs =
-        sums_of(sums.empty() ? std::span<const float>(flight->results).subspan(result_at(kResults))
-                             : std::span(sums).subspan(std::size(kSummed)));
+    const PreferenceSums of_pairs = sums.preference_of(flight->sums);
     const PreferenceKind kind = config.preference->formula.kind;
     result.loss += loss_of(of_pairs, kind, result.nll_rows);
     result.preference = scores_of(of_pairs, kind, result.nll_rows);
   }
-  result.grad_norm = value(kGradNorm);
+  result.grad_norm = value(StepSums::grad_norm);
   require_finite(result);
-  if (first_square && flight->micro_batches > 1) add_noise(*flight, value(kFirstSquare));
+  if (first_square && flight->micro_batches > 1) add_noise(*flight, value(StepSums::first_square));
   return flight->result;
 }
 
@@ -351,8 +278,10 @@ void Trainer::Impl::require_finite(const StepResult& result) const {
                   "is unchanged");
 }
 
-Trainer::Trainer(LanguageModel& model, Adapter& adapter, const TrainerConfig& config)
-    : impl_(std::make_unique<Impl>(model, adapter, config)) {}
+Trainer::Trainer(LanguageModel& model, Adapter& adapter, const TrainerConfig& config) {
+  check_trainable(model, adapter, config);
+  impl_ = std::make_unique<Impl>(model, adapter, config);
+}
 
 Trainer::~Trainer() = default;
 

@@ -1,0 +1,61 @@
+#include "model/training/trainer_checks.hpp"
+
+#include <cmath>
+#include <string>
+
+#include "lora/end_modules.hpp"
+#include "model/configuration/experts_layer.hpp"
+#include "model/transformer/finite_check.hpp"
+#include "runtime/fail.hpp"
+
+namespace clora {
+namespace {
+
+void check_balance(double coefficient, const ModelConfig& config) {
+  require(std::isfinite(coefficient) && coefficient >= 0,
+          "trainer: `router_aux_loss_coef` must be finite and not negative, got {}", coefficient);
+  require(coefficient == 0 || expert_layers(config) > 0,
+          "trainer: `router_aux_loss_coef` balances the load of experts, but the model has none; "
+          "leave it out");
+}
+
+void check_supervised(const TrainerConfig& config) {
+  check(config.supervised);
+  require(config.supervised == SupervisedLoss() || (!config.contrastive && !config.preference),
+          "trainer: label smoothing, the z-loss and NEFTune are options of the loss of the next "
+          "token, but the run has a {} loss; leave them out",
+          config.contrastive ? "contrastive" : "preference");
+}
+
+bool trains_head(const Adapter& adapter) {
+  return adapter.find(kHeadPath) != nullptr ||
+         !adapter.saved(fmt::format("{}.weight", kHeadPath)).empty();
+}
+
+void check_preference(const PreferenceLoss& preference, const Adapter& adapter) {
+  check(preference);
+  if (!trains_head(adapter)) return;
+  fail(ErrorCode::unsupported,
+       "trainer: a preference loss does not train the head, whose gradients are computed before "
+       "those of the answers; leave lm_head out of modules_to_save and target_modules");
+}
+
+}  // namespace
+
+void check_trainable(const LanguageModel& model, const Adapter& adapter,
+                     const TrainerConfig& config) {
+  if (model.context().activation_type() == DType::f16) {
+    fail(ErrorCode::unsupported,
+         "trainer: gradients in f16 would underflow, since there is no loss scaling; set "
+         "ContextConfig::activations to f32 or bf16");
+  }
+  if (const auto matrix = adapter_not_finite(adapter)) {
+    fail(ErrorCode::invalid_data, "trainer: the adapter cannot be trained: {}", *matrix);
+  }
+  check_balance(config.router_aux_loss_coef, model.config());
+  check(config.policy);
+  check_supervised(config);
+  if (config.preference) check_preference(*config.preference, adapter);
+}
+
+}  // namespace clora
