@@ -11,11 +11,11 @@ VOCABULARY = 49152
 MODEL = "SmolLM2-135M shape, random weights"
 
 
-def random_model() -> LlamaForCausalLM:
+def random_model(vocabulary: int = VOCABULARY) -> LlamaForCausalLM:
     torch.manual_seed(0)
     config = LlamaConfig(
         hidden_size=576, intermediate_size=1536, num_hidden_layers=30, num_attention_heads=9,
-        num_key_value_heads=3, head_dim=64, vocab_size=VOCABULARY, max_position_embeddings=8192,
+        num_key_value_heads=3, head_dim=64, vocab_size=vocabulary, max_position_embeddings=8192,
         tie_word_embeddings=True, rms_norm_eps=1e-5, attn_implementation="sdpa",
         rope_parameters={"rope_type": "default", "rope_theta": 100000.0})
     return LlamaForCausalLM(config).float()
