@@ -23,12 +23,16 @@
 #include "clora/runtime/files/file.hpp"
 #include "tests/support/family_models.hpp"
 #include "tests/support/op_test.hpp"
+#include "tests/support/peft_steps.hpp"
 #include "tests/support/test_models.hpp"
 
 namespace clora {
 namespace {
 
 using nlohmann::json;
+using test::document;
+using test::sines;
+using test::two_documents;
 using testing::AllOf;
 using testing::HasSubstr;
 
@@ -39,20 +43,6 @@ json reference_cases() {
   const char* source = std::getenv("CLORA_SOURCE_DIR");
   const std::filesystem::path root = source == nullptr ? "." : source;
   return test::read_json(root / "tests/reference/end_adapters.json").at("cases");
-}
-
-// factor * sin(0.37 i + 0.11 j + phase), or its transpose
-std::vector<float> sines(std::int64_t rows, std::int64_t columns, double factor, double phase,
-                         bool transposed = false) {
-  std::vector<float> values;
-  for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t j = 0; j < columns; ++j) {
-      const auto of_i = static_cast<double>(transposed ? j : i);
-      const auto of_j = static_cast<double>(transposed ? i : j);
-      values.push_back(static_cast<float>(factor * std::sin(0.37 * of_i + 0.11 * of_j + phase)));
-    }
-  }
-  return values;
 }
 
 // The first matrices of end_adapters.py.
@@ -74,20 +64,6 @@ void fill_reference_adapter(const Adapter& adapter) {
     write(weights.a, sines(module.rank, inputs, 0.02, block));
     write(weights.bt, std::vector<float>(static_cast<std::size_t>(module.rank * outputs)));
   }
-}
-
-Record document(int length, int shift, std::int64_t vocabulary) {
-  Record record;
-  for (int i = 0; i < length; ++i) {
-    record.ids.push_back(static_cast<std::int32_t>((i * 37 + 11 + shift) % vocabulary));
-  }
-  record.is_target.assign(record.ids.size(), 1);
-  return record;
-}
-
-PackedRows two_documents(std::int64_t vocabulary) {
-  const std::vector<Record> records{document(11, 0, vocabulary), document(9, 5, vocabulary)};
-  return pack_rows(std::span<const Record>(records), 20);
 }
 
 class EndAdapters : public testing::TestWithParam<std::string> {
@@ -166,22 +142,9 @@ INSTANTIATE_TEST_SUITE_P(Cases, EndAdapters,
 
 TEST_P(EndAdapters, TrainTenStepsAsPeftDoes) {
   Adapter adapter = new_adapter();
-  const PackedRows rows = two_documents(vocabulary());
   Trainer trainer(model(), adapter, {});
-  for (std::size_t step = 0; step < 10; ++step) {
-    (void)trainer.step(std::span(&rows, 1), want_.at("lr").get<double>());
-    const StepResult got = trainer.drain().value();
-    const double loss = want_.at("loss").at(step).get<double>();
-    const double norm = want_.at("grad_norm").at(step).get<double>();
-    EXPECT_NEAR(got.loss, loss, 5e-5 * loss) << "step " << step;
-    EXPECT_NEAR(got.grad_norm, norm, 1e-4 * norm) << "step " << step;
-  }
-  std::vector<double> want;
-  for (const json& row : want_.at("logits")) {
-    for (const json& value : row) want.push_back(value.get<double>());
-  }
-  const auto second = document(9, 5, vocabulary()).ids;
-  test::expect_logits(ForwardPass(model(), &adapter).logits(second), want, 5e-4);
+  test::expect_peft_steps(trainer, want_, vocabulary(), 1e-4);
+  test::expect_peft_logits(model(), adapter, want_);
 }
 
 TEST_P(EndAdapters, ComputeWhatTheirMergedModelDoes) {

@@ -12,6 +12,7 @@
 #include "model/configuration/family.hpp"
 #include "tests/support/family_models.hpp"
 #include "tests/support/op_test.hpp"
+#include "tests/support/peft_steps.hpp"
 #include "tests/support/test_models.hpp"
 
 namespace clora {
@@ -88,34 +89,6 @@ TEST_P(FamilyTest, DecodesWithItsCacheAsWithoutIt) {
   }
 }
 
-// The first matrices of families.py.
-void fill_reference_adapter(const Adapter& adapter) {
-  for (const AdapterModule& module : adapter.modules()) {
-    constexpr std::string_view kLayers = "model.layers.";
-    const double block = std::stod(module.site.path.substr(kLayers.size()));
-    std::vector<float> a;
-    for (std::int64_t i = 0; i < module.rank; ++i) {
-      for (std::int64_t j = 0; j < module.site.inputs; ++j) {
-        a.push_back(static_cast<float>(0.02 * std::sin(0.37 * static_cast<double>(i) +
-                                                       0.11 * static_cast<double>(j) + block)));
-      }
-    }
-    adapter.context().write(adapter.weights(module.site.path).a, std::as_bytes(std::span(a)));
-  }
-}
-
-PackedRows two_documents(std::int64_t vocabulary) {
-  std::vector<Record> records;
-  for (const auto& [length, shift] : {std::pair{11, 0}, {9, 5}}) {
-    Record& record = records.emplace_back();
-    for (int i = 0; i < length; ++i) {
-      record.ids.push_back(static_cast<std::int32_t>((i * 37 + 11 + shift) % vocabulary));
-    }
-    record.is_target.assign(record.ids.size(), 1);
-  }
-  return pack_rows(std::span<const Record>(records), 20);
-}
-
 TEST_P(FamilyTest, TrainsTenStepsAsPeftDoes) {
   const json& want = reference().at("peft");
   test::OpenModel open(folder_ / "model");
@@ -124,21 +97,13 @@ TEST_P(FamilyTest, TrainsTenStepsAsPeftDoes) {
   Adapter adapter(
       open.model.context(), select_sites(config, targets, 0),
       {.rank = want.at("rank").get<std::int64_t>(), .alpha = want.at("alpha").get<double>()});
-  fill_reference_adapter(adapter);
-  const PackedRows rows = two_documents(config.vocabulary);
+  test::fill_reference_adapter(adapter);
   const json& settings = reference().at("config");
   const bool is_balanced = settings.value("output_router_logits", false);
   Trainer trainer(open.model, adapter,
                   {.router_aux_loss_coef =
                        is_balanced ? settings.at("router_aux_loss_coef").get<double>() : 0});
-  for (std::size_t step = 0; step < 10; ++step) {
-    (void)trainer.step(std::span(&rows, 1), want.at("lr").get<double>());
-    const StepResult got = trainer.drain().value();
-    const double loss = want.at("loss").at(step).get<double>();
-    const double norm = want.at("grad_norm").at(step).get<double>();
-    EXPECT_NEAR(got.loss, loss, 5e-5 * loss) << "step " << step;
-    EXPECT_NEAR(got.grad_norm, norm, 3e-4 * norm) << "step " << step;
-  }
+  test::expect_peft_steps(trainer, want, config.vocabulary, 3e-4);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FamilyTest, testing::ValuesIn(test::family_models()),

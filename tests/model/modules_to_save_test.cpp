@@ -26,47 +26,18 @@
 #include "model/data/text_packing.hpp"
 #include "tests/support/family_models.hpp"
 #include "tests/support/op_test.hpp"
+#include "tests/support/peft_steps.hpp"
 #include "tests/support/test_models.hpp"
 
 namespace clora {
 namespace {
 
 using nlohmann::json;
+using test::document;
+using test::two_documents;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-// The first matrices of families.py.
-void fill_reference_adapter(const Adapter& adapter) {
-  for (const AdapterModule& module : adapter.modules()) {
-    constexpr std::string_view kLayers = "model.layers.";
-    const double block = std::stod(module.site.path.substr(kLayers.size()));
-    std::vector<float> a;
-    for (std::int64_t i = 0; i < module.rank; ++i) {
-      for (std::int64_t j = 0; j < module.site.inputs; ++j) {
-        a.push_back(static_cast<float>(0.02 * std::sin(0.37 * static_cast<double>(i) +
-                                                       0.11 * static_cast<double>(j) + block)));
-      }
-    }
-    adapter.context().write(adapter.weights(module.site.path).a, std::as_bytes(std::span(a)));
-    const std::vector<float> zeros(static_cast<std::size_t>(module.rank * module.site.outputs));
-    adapter.context().write(adapter.weights(module.site.path).bt, std::as_bytes(std::span(zeros)));
-  }
-}
-
-Record document(int length, int shift, std::int64_t vocabulary) {
-  Record record;
-  for (int i = 0; i < length; ++i) {
-    record.ids.push_back(static_cast<std::int32_t>((i * 37 + 11 + shift) % vocabulary));
-  }
-  record.is_target.assign(record.ids.size(), 1);
-  return record;
-}
-
-PackedRows two_documents(std::int64_t vocabulary) {
-  const std::vector<Record> records{document(11, 0, vocabulary), document(9, 5, vocabulary)};
-  return pack_rows(std::span<const Record>(records), 20);
-}
 
 // Moves every parameter, so that no matrix is zero and no full tensor the base model's.
 void move_parameters(const Adapter& adapter) {
@@ -143,7 +114,7 @@ class SavedModules : public testing::TestWithParam<std::string> {
                      0),
         config,
         select_saved_tensors(savable_tensors(model.config()), config.modules_to_save, "test"));
-    fill_reference_adapter(adapter);
+    test::fill_reference_adapter(adapter);
     initialise_saved_tensors(model, adapter);
     return adapter;
   }
@@ -195,22 +166,9 @@ INSTANTIATE_TEST_SUITE_P(Families, SavedModules,
 TEST_P(SavedModules, TrainTenStepsAsPeftDoes) {
   const json reference = want();
   Adapter adapter = new_adapter();
-  const PackedRows rows = two_documents(model().config().vocabulary);
   Trainer trainer(model(), adapter, {});
-  for (std::size_t step = 0; step < 10; ++step) {
-    (void)trainer.step(std::span(&rows, 1), reference.at("lr").get<double>());
-    const StepResult got = trainer.drain().value();
-    const double loss = reference.at("loss").at(step).get<double>();
-    const double norm = reference.at("grad_norm").at(step).get<double>();
-    EXPECT_NEAR(got.loss, loss, 5e-5 * loss) << "step " << step;
-    EXPECT_NEAR(got.grad_norm, norm, 1e-4 * norm) << "step " << step;
-  }
-  std::vector<double> rows_of_logits;
-  for (const json& row : reference.at("logits")) {
-    for (const json& value : row) rows_of_logits.push_back(value.get<double>());
-  }
-  const auto second = document(9, 5, model().config().vocabulary).ids;
-  test::expect_logits(ForwardPass(model(), &adapter).logits(second), rows_of_logits, 5e-4);
+  test::expect_peft_steps(trainer, reference, model().config().vocabulary, 1e-4);
+  test::expect_peft_logits(model(), adapter, reference);
 }
 
 TEST_P(SavedModules, ComputeWhatTheirMergedModelDoes) {
