@@ -264,8 +264,14 @@ TEST_P(SavedModules, HaveTheSameGradientsUnderEveryMemoryPolicy) {
   test::expect_close(gradients(adapter, rows, q8), want, 5e-2, text_of(q8));
 }
 
+class SavedModulesOfAFamily : public SavedModules {};
+INSTANTIATE_TEST_SUITE_P(Families, SavedModulesOfAFamily,
+                         testing::Values("llama", "qwen2", "phi3", "gemma2", "lfm2",
+                                         "qwen3_5_text"),
+                         name_of_test);
+
 // Only the lowest trained parameters decide how far the backward goes.
-TEST_P(SavedModules, AreTrainedBelowTheLowestLayerWithAnAdapter) {
+TEST_P(SavedModulesOfAFamily, AreTrainedBelowTheLowestLayerWithAnAdapter) {
   const std::vector<AdapterSite> all = adapter_sites(model().config());
   Adapter adapter(model().context(), {all.back()}, {.rank = 2},
                   savable_without(model().config(), all.back().path));
