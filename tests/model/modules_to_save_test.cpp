@@ -101,8 +101,8 @@ class SavedModules : public testing::TestWithParam<std::string> {
     const std::string family = name().substr(0, name().find(':'));
     const auto found = std::ranges::find(models, family, &test::FamilyModel::name);
     ASSERT_NE(found, models.end());
-    test::write_family_model(folder_ / "model", *found);
-    test::write_family_gguf(folder_ / "model.gguf", *found);
+    family_ = *found;
+    test::write_family_model(folder_ / "model", family_);
     open_.emplace(folder_ / "model");
   }
   virtual std::string name() const { return GetParam(); }
@@ -175,6 +175,7 @@ class SavedModules : public testing::TestWithParam<std::string> {
   }
 
   double loss_ = 0;
+  test::FamilyModel family_;
   test::TemporaryFolder folder_;
   std::optional<test::OpenModel> open_;
 };
@@ -215,6 +216,7 @@ TEST_P(SavedModules, AtFirstComputeWhatTheBaseModelDoes) {
 
 // GGUF files of some families store w + 1 where Hugging Face's store w.
 TEST_P(SavedModules, HaveTheSameFirstValuesFromAGgufFile) {
+  test::write_family_gguf(folder_ / "model.gguf", family_);
   test::OpenModel gguf(folder_ / "model.gguf");
   const Adapter adapter = new_adapter(), of_gguf = new_adapter(gguf.model);
   test::expect_close(parameters(of_gguf), test::to_double(parameters(adapter)), 1e-6, "first");
