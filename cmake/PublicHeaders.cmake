@@ -128,6 +128,7 @@ set(CLORA_PUBLIC_HEADERS
   model/text/tokenizer_files.hpp
   model/text/tokenizer_spec.hpp
   model/training/checkpoint.hpp
+  model/training/choices.hpp
   model/training/communicator.hpp
   model/training/contrastive_loss.hpp
   model/training/evaluator.hpp

@@ -1,9 +1,7 @@
 #include "model/training/trainer_checks.hpp"
 
 #include <cmath>
-#include <string>
 
-#include "lora/end_modules.hpp"
 #include "model/configuration/experts_layer.hpp"
 #include "model/transformer/finite_check.hpp"
 #include "runtime/fail.hpp"
@@ -27,19 +25,6 @@ void check_supervised(const TrainerConfig& config) {
           config.contrastive ? "contrastive" : "preference");
 }
 
-bool trains_head(const Adapter& adapter) {
-  return adapter.find(kHeadPath) != nullptr ||
-         !adapter.saved(fmt::format("{}.weight", kHeadPath)).empty();
-}
-
-void check_preference(const PreferenceLoss& preference, const Adapter& adapter) {
-  check(preference);
-  if (!trains_head(adapter)) return;
-  fail(ErrorCode::unsupported,
-       "trainer: a preference loss does not train the head, whose gradients are computed before "
-       "those of the answers; leave lm_head out of modules_to_save and target_modules");
-}
-
 }  // namespace
 
 void check_trainable(const LanguageModel& model, const Adapter& adapter,
@@ -55,7 +40,7 @@ void check_trainable(const LanguageModel& model, const Adapter& adapter,
   check_balance(config.router_aux_loss_coef, model.config());
   check(config.policy);
   check_supervised(config);
-  if (config.preference) check_preference(*config.preference, adapter);
+  if (config.preference) check(*config.preference);
 }
 
 }  // namespace clora

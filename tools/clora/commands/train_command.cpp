@@ -110,6 +110,10 @@ void plan_memory(Options& options, const TrainingData& data, const RunEvaluation
                      },
                  .trainer = trainer_config(config)};
   evaluation.add_to(run);
+  if (data.valid && !options.task.embeds()) {
+    run.reply_positions = std::max(run.reply_positions,
+                                   sample_positions(*data.valid, options.report.shown_samples()));
+  }
   const PolicyPlan plan =
       planned_memory(options.memory, run, largest_step(files.config(), data.train, config));
   options.run.settings.policy = plan.policy;
