@@ -85,10 +85,10 @@ void apply_scales(HostAdapter& adapter, bool casts, ScaleOf scale_of) {
 void refuse_saved_tensors(const std::string& name, const Adapter& adapter) {
   if (adapter.saved_tensors().empty()) return;
   fail(ErrorCode::unsupported,
-       "adapter '{}': an adapter with modules trained in full (modules_to_save: {}) cannot be one "
-       "of several of an engine; merge it into its base model with clora fuse, or use it alone "
-       "with clora generate",
-       name, fmt::join(adapter.config().modules_to_save, ", "));
+       "adapter '{}': an adapter with modules or biases trained in full (modules_to_save: {}; "
+       "bias: {}) cannot be one of several of an engine; merge it into its base model with clora "
+       "fuse, or use it alone with clora generate",
+       name, fmt::join(adapter.config().modules_to_save, ", "), name_of(adapter.config().biases));
 }
 
 // A slot has the factors of a low-rank term, without factors of columns.

@@ -17,6 +17,7 @@ struct TrainingAdapterOptions {
   AdapterConfig config;  // of a new adapter
   std::string init;      // folder of an existing adapter, or empty
   std::string layers = "all";
+  std::string bias = "none";
   std::vector<std::string> target_modules{"all-linear"};
   std::set<std::string> given;  // the options given that describe an adapter: "rank"
 
