@@ -110,9 +110,11 @@ set(CLORA_PUBLIC_HEADERS
   model/weights/adapter_extraction.hpp
   model/weights/fuse.hpp
   model/files/gguf.hpp
+  model/configuration/block_range.hpp
   model/configuration/block_spec.hpp
   model/configuration/model_config.hpp
   model/weights/stored_ends.hpp
+  model/weights/block_split.hpp
   model/weights/weights.hpp
   model/generation/engine.hpp
   model/generation/generation_request.hpp

@@ -25,6 +25,23 @@ void check_supervised(const TrainerConfig& config) {
           config.contrastive ? "contrastive" : "preference");
 }
 
+void check_stage(const LanguageModel& model, const TrainerConfig& config) {
+  if (model.is_whole()) return;
+  require(config.ranks != nullptr,
+          "trainer: the model holds the blocks [{}, {}) only; ranks with the other blocks are "
+          "required",
+          model.range().begin, model.range().end);
+  const std::string_view who = config.contrastive                ? "a contrastive loss"
+                               : config.preference               ? "a preference loss"
+                               : config.router_aux_loss_coef > 0 ? "a balanced load of experts"
+                                                                 : "";
+  if (who.empty()) return;
+  fail(ErrorCode::unsupported,
+       "trainer: {} needs the model on one device; split the micro-batches over the devices, not "
+       "the layers",
+       who);
+}
+
 }  // namespace
 
 void check_trainable(const LanguageModel& model, const Adapter& adapter,
@@ -37,6 +54,7 @@ void check_trainable(const LanguageModel& model, const Adapter& adapter,
   if (const auto matrix = adapter_not_finite(adapter)) {
     fail(ErrorCode::invalid_data, "trainer: the adapter cannot be trained: {}", *matrix);
   }
+  check_stage(model, config);
   check_balance(config.router_aux_loss_coef, model.config());
   check(config.policy);
   check_supervised(config);

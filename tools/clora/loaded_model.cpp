@@ -25,12 +25,16 @@ constexpr double kShowAfterSeconds = 0.5;
 
 // Shows how far a long load is, on a terminal only, and ends it at Ctrl-C.
 std::unique_ptr<LanguageModel> load(Context& context, const WeightFiles& files, Output& output,
-                                    std::int64_t context_length) {
+                                    std::int64_t context_length,
+                                    const std::optional<BlockRange>& blocks) {
   const Interrupt interrupt("\nclora: stopping the load\n");
   const bool terminal = ::isatty(::fileno(output.people())) == 1 || ::isatty(STDERR_FILENO) == 1;
   const auto started = std::chrono::steady_clock::now();
   std::size_t bytes = 0;
-  for (const WeightView& view : files.all()) bytes += view.bytes.size();
+  const BlockRange range = blocks.value_or(all_blocks(files.config()));
+  for (const WeightView& view : files.all()) {
+    if (holds_tensor(files.config(), range, view.name)) bytes += view.bytes.size();
+  }
   const auto mebibytes = static_cast<std::int64_t>(bytes >> 20U);
   ProgressBar bar(output, "MiB", mebibytes);
   const auto report = [&](double fraction) {
@@ -39,7 +43,7 @@ std::unique_ptr<LanguageModel> load(Context& context, const WeightFiles& files, 
     }
     return !interrupt.requested();
   };
-  const LoadOptions options{.progress = report, .context_length = context_length};
+  const LoadOptions options{.progress = report, .context_length = context_length, .blocks = blocks};
   return std::make_unique<LanguageModel>(context, files, options);
 }
 
@@ -69,7 +73,8 @@ std::unique_ptr<Context> make_context(const CommonOptions& options) {
 
 }  // namespace
 
-LoadedModel::LoadedModel(const CommonOptions& options, Output& output, std::int64_t context_length)
+LoadedModel::LoadedModel(const CommonOptions& options, Output& output, std::int64_t context_length,
+                         const std::optional<BlockRange>& blocks)
     : options_(options),
       output_(output),
       peaks_(peaks_for(options, output)),
@@ -78,7 +83,7 @@ LoadedModel::LoadedModel(const CommonOptions& options, Output& output, std::int6
   try_trace_file(options);
   const TraceSpan span(context_->trace(), "load weights", options.model);
   const auto started = std::chrono::steady_clock::now();
-  model_ = load(*context_, files_, output, context_length);
+  model_ = load(*context_, files_, output, context_length, blocks);
   output.detail("{}: {} of weights to '{}' in {:.2f} s", options.model,
                 readable_bytes(static_cast<double>(model_->weight_bytes())),
                 context_->device().name, seconds_since(started));

@@ -20,9 +20,10 @@ namespace clora {
 class LoadedModel {
  public:
   // With --profile, measures the device's peaks first unless they are stored.
-  // context_length: as in LoadOptions. Errors: no_device, unsupported (precision), those of
+  // context_length, blocks: as in LoadOptions. Errors: no_device, unsupported (precision), those of
   // WeightFiles and LanguageModel.
-  LoadedModel(const CommonOptions& options, Output& output, std::int64_t context_length = 0);
+  LoadedModel(const CommonOptions& options, Output& output, std::int64_t context_length = 0,
+              const std::optional<BlockRange>& blocks = {});
   // Writes the trace if a failure prevented the call of show_inside().
   ~LoadedModel();
   LoadedModel(const LoadedModel&) = delete;

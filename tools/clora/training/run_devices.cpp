@@ -126,7 +126,8 @@ void add_device_shares_option(CLI::App& command, TrainingRunConfig& config,
   command
       .add_option("--device-shares", config.device_shares,
                   "Proportions in which the micro-batches of a step are dealt to several devices, "
-                  "such as 7,1 (default: equal for like devices, else by their measured speed)")
+                  "such as 7,1 (default: equal for like devices, else by their measured speed); "
+                  "with --split layers, the weights (default: equal)")
       ->delimiter(',')
       ->type_name("N,N,...")
       ->group(group);
