@@ -26,16 +26,11 @@ void StagedForward::record(const StepShape& shape) {
   for (PagedForward& stage : stages_) stage.record(shape);
 }
 
-// The sampler's device has them; the embeddings that they select are on the first one.
-void StagedForward::move_latest() {
-  const Tensor& from = stages_.back().latest();
-  const auto latest = contexts_.back()->read<std::int32_t>(from);
-  contexts_.front()->write(stages_.front().latest(), std::as_bytes(std::span(latest)));
-}
-
 // Part by part, since devices may differ in the alignment of the parts.
 void StagedForward::copy_inputs(std::size_t stage, const StepShape& shape) {
   const PagedForward::Staged from = stages_.front().staged(shape);
+  require(std::ranges::all_of(from.part(StepInputs::kSources), [](auto id) { return id < 0; }),
+          "staged forward: a step over several devices must begin from ids, got latest tokens");
   const PagedForward::Staged to = stages_[stage].begin(shape);
   for (std::size_t part = 0; part < StepInputs::kParts; ++part) {
     std::ranges::copy(from.part(static_cast<StepInputs::Part>(part)),
@@ -61,7 +56,6 @@ void StagedForward::move_stream(std::size_t stage, std::int64_t rows) {
 }
 
 void StagedForward::submit(const StepShape& shape) {
-  if (size() > 1) move_latest();
   for (std::size_t i = 1; i < size(); ++i) copy_inputs(i, shape);
   for (std::size_t i = 0; i < size(); ++i) {
     if (i > 0) move_stream(i - 1, shape.rows());

@@ -2,9 +2,8 @@
 // of PagedForward, of which each stage has one; or that of a model on one device, which then costs
 // nothing more.
 //
-// A step runs on one stage after another: the residual stream [T, D] of a stage goes to the next
-// one through host memory, and the latest tokens, which the last stage's sampler writes, to the
-// first stage before the next step. Each stage has the cache of its own layers, with the same page
+// A step runs on one stage after another, and the residual stream [T, D] of a stage goes to the
+// next one through host memory. Each stage has the cache of its own layers, with the same page
 // numbers. Threads: one at a time, for all devices. Must not outlive the models or the adapters.
 #pragma once
 
@@ -38,13 +37,13 @@ class StagedForward {
   void update_scales();
   void record(const StepShape& shape);
   PagedForward::Staged begin(const StepShape& shape) { return stages_.front().begin(shape); }
-  // Waits for all stages but the last.
+  // Waits for all stages but the last. REQUIRES of several stages: the step begins from ids, not
+  // from latest tokens (StepInputs::kSources), which the sampler has on the last device only.
   void submit(const StepShape& shape);
   // The first stage that did.
   std::optional<std::size_t> gave_up(const StepShape& shape) const;
 
  private:
-  void move_latest();
   void copy_inputs(std::size_t stage, const StepShape& shape);
   void move_stream(std::size_t stage, std::int64_t rows);
   std::span<std::byte> host_memory(std::size_t stage, std::size_t bytes);

@@ -77,8 +77,8 @@ void StepLoop::cancel(RequestId request) {
 
 // Whether the next step is enqueued before the tokens of the previous one are read: otherwise a GPU
 // would idle while the host processes them. The rows of a sequence that turns out to have ended
-// have no effect. With several devices the host waits for the tokens in any case, to move them to
-// the first one.
+// have no effect. With several devices a step begins from tokens that the host has read, since the
+// embeddings are not on the device that draws.
 bool StepLoop::runs_ahead() const {
   return stages_.size() == 1 && stages_.front().model->context().device().kind == DeviceKind::gpu &&
          std::ranges::none_of(scheduler_.sequences(), [](const auto& each) {

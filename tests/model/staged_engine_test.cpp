@@ -15,6 +15,7 @@
 #include "clora/model/transformer/saved_tensors.hpp"
 #include "clora/model/weights/block_split.hpp"
 #include "model/generation/cache_planner.hpp"
+#include "model/generation/staged_forward.hpp"
 #include "tests/support/engine_results.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"
@@ -294,6 +295,18 @@ TEST_F(StagedEngine, LoadsAPrefixThatOneDeviceSavedAndTheOtherWayRound) {
   EXPECT_EQ(two.statistics().cached_prompt_tokens, 48U);
   EXPECT_EQ(two.save_prefix(again, request.prompt), 48);
   EXPECT_EQ(test::read_file(again), test::read_file(file));
+}
+
+// The sampler writes the latest tokens on the last device, the embeddings are on the first one.
+TEST_F(StagedEngine, RefusesAStepThatBeginsFromLatestTokens) {
+  open("Llama", 3);
+  const SplitModel split(files(), {1, 2});
+  const PagedForwardConfig each{.max_positions = 16, .pages = 1};
+  StagedForward forward(split.stages, std::array{each, each});
+  const StepShape shape{.paged_rows = 1, .outputs = 1, .selects = false};
+  const PagedForward::Staged staged = forward.begin(shape);
+  staged.part(StepInputs::kSources)[0] = 0;
+  EXPECT_THAT(test::error_of([&] { forward.submit(shape); }), HasSubstr("got latest tokens"));
 }
 
 TEST_F(StagedEngine, PlansTheCacheForTheDeviceOnWhichTheFewestPositionsFit) {
