@@ -24,8 +24,6 @@ namespace {
 
 constexpr double kShowAfterSeconds = 0.5;
 
-using Models = std::vector<std::unique_ptr<LanguageModel>>;
-
 std::size_t held_bytes(const WeightFiles& files, const BlockRange& blocks) {
   std::size_t bytes = 0;
   for (const WeightView& view : files.all()) {
