@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -279,6 +280,61 @@ TEST_F(StagedEngine, VerifiesGuessesFromThePrompt) {
   Engine two(split.stages, config());
   EXPECT_EQ(replies(two, requests), replies(one, requests));
   EXPECT_GT(two.statistics().accepted_draft_tokens, 0U);
+}
+
+TEST_F(StagedEngine, ComputesAgainWhatGaveItsPagesToEarlierRequests) {
+  open("Llama", 3);
+  EngineConfig small = config();
+  small.cache_positions = 128;
+  std::vector<GenerationRequest> requests;
+  for (std::size_t i = 0; i < 3; ++i) requests.push_back(request_of(some_ids(20, i + 1), 60));
+  Engine one(model(), small);
+  const SplitModel split(files(), {1, 2});
+  Engine two(split.stages, small);
+  EXPECT_EQ(replies(two, requests), replies(one, requests));
+  EXPECT_GT(two.statistics().preemptions, 0U);
+}
+
+TEST_F(StagedEngine, MeasuresPromptsAndRepliesAsOneDevice) {
+  open("Qwen2", 3);
+  GenerationRequest request = request_of(some_ids(70, 3), 5);
+  request.sampling.top_logprobs = 2;
+  request.prompt_logprobs = 1;
+  const auto measured = [&](Engine& engine) {
+    const RequestId id = engine.submit(request);
+    std::vector<double> logprobs;
+    while (!engine.is_idle()) {
+      for (const GenerationEvent& event : engine.step()) {
+        EXPECT_EQ(event.request, id);
+        for (const GeneratedToken& token : event.prompt_logprobs) {
+          logprobs.push_back(token.logprob);
+        }
+        for (const GeneratedToken& token : event.tokens) logprobs.push_back(token.logprob);
+      }
+    }
+    return logprobs;
+  };
+  Engine one(model(), config());
+  const SplitModel split(files(), {2, 1});
+  Engine two(split.stages, config());
+  const std::vector<double> want = measured(one);
+  EXPECT_EQ(want.size(), 69U + 5U);
+  EXPECT_EQ(measured(two), want);
+}
+
+TEST_F(StagedEngine, NamesTheMatrixOfALaterStageThatIsNotFinite) {
+  open("Llama", 3);
+  const Adapter base = adapter({"down_proj"}, 9);
+  const AdapterModule& last = base.modules().back();
+  const Tensor bt = base.weights(last.site.path).bt;
+  const std::vector<float> bad(static_cast<std::size_t>(bt.elements()),
+                               std::numeric_limits<float>::quiet_NaN());
+  model().context().write(bt, std::as_bytes(std::span(bad)));
+  const SplitModel split(files(), {2, 1}, &base);
+  Engine engine(split.stages, config());
+  engine.submit(request_of(some_ids(4, 1)));
+  const Result result = run(engine).begin()->second;
+  EXPECT_THAT(result.error, HasSubstr("lora_B of model.layers.2.mlp.down_proj"));
 }
 
 TEST_F(StagedEngine, LoadsAPrefixThatOneDeviceSavedAndTheOtherWayRound) {
