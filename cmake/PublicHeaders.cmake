@@ -105,6 +105,7 @@ set(CLORA_PUBLIC_HEADERS
   model/transformer/language_model.hpp
   model/transformer/saved_tensors.hpp
   model/transformer/memory_policy.hpp
+  model/transformer/model_stage.hpp
   model/transformer/layer_weights.hpp
   model/transformer/recorded_rows.hpp
   model/weights/adapter_extraction.hpp

@@ -101,13 +101,12 @@ void refuse_magnitudes(const std::string& name, const Adapter& adapter) {
        name);
 }
 
-HostAdapter copy_of(const Adapter& adapter) {
+HostAdapter copy_of(const Adapter& adapter, bool casts) {
   HostAdapter copy{.modules = adapter.modules(),
                    .parameters = adapter.context().read<float>(adapter.parameters())};
   std::ranges::sort(copy.modules, {}, [](const AdapterModule& m) { return m.site.path; });
   for (const AdapterModule& module : copy.modules) copy.rank = std::max(copy.rank, module.rank);
-  apply_scales(copy, AdapterStacks::has_copies(adapter.context()),
-               [](const AdapterModule& module) { return module.scale; });
+  apply_scales(copy, casts, [](const AdapterModule& module) { return module.scale; });
   copy.digest = digest_of(copy);
   return copy;
 }
@@ -178,27 +177,45 @@ std::int64_t AdapterSelection::rank() const {
   return sum;
 }
 
-AdapterSlots::AdapterSlots(LanguageModel& model, const AdapterSlotsConfig& config)
-    : model_(model), config_(config), slots_(static_cast<std::size_t>(config.slots)) {
-  if (config.slots > 0) stacks_.emplace(model, config.slots, config.max_rank);
+AdapterSlots::AdapterSlots(std::span<const ModelStage> stages, const AdapterSlotsConfig& config)
+    : stages_(stages.begin(), stages.end()),
+      config_(config),
+      slots_(static_cast<std::size_t>(config.slots)) {
+  if (config.slots == 0) return;
+  for (const ModelStage& stage : stages) {
+    stacks_.emplace_back(*stage.model, config.slots, config.max_rank);
+  }
+}
+
+std::size_t AdapterSlots::device_bytes() const noexcept {
+  std::size_t bytes = 0;
+  for (const AdapterStacks& stacks : stacks_) bytes += stacks.bytes();
+  return bytes;
+}
+
+bool AdapterSlots::has_copies() const {
+  return std::ranges::any_of(stages_, [](const ModelStage& stage) {
+    return AdapterStacks::has_copies(stage.model->context());
+  });
 }
 
 void AdapterSlots::require_layers(const std::string& name, const Adapter& adapter) const {
   for (const auto& [site, rank, scale, a_offset, bt_offset, magnitude] : adapter.modules()) {
-    if (is_of_experts(model_, site.path)) {
+    const ModelStage& stage = stages_[stage_of(stages_, site.path)];
+    if (is_of_experts(*stage.model, site.path)) {
       fail(ErrorCode::unsupported,
            "adapter '{}': '{}' is a layer of experts, which have no adapters of single requests; "
            "use it for all requests, as the base adapter",
            name, site.path);
     }
-    const Shape w = adapted_shape(model_, site.path);
+    const Shape w = adapted_shape(*stage.model, site.path);
     require(w[0] == site.outputs && w[1] == site.inputs,
             "adapter '{}': '{}' must have {} inputs and {} outputs, as in the model, got {} and {}",
             name, site.path, w[1], w[0], site.inputs, site.outputs);
     require(rank <= config_.max_rank,
             "adapter '{}': ranks up to {} are configured, '{}' has {}; raise the maximum rank",
             name, config_.max_rank, site.path, rank);
-    require(config_.base_adapter == nullptr || config_.base_adapter->find(site.path) == nullptr,
+    require(stage.adapter == nullptr || stage.adapter->find(site.path) == nullptr,
             "adapter '{}': the base adapter also adapts '{}'; merge it into the model", name,
             site.path);
   }
@@ -206,16 +223,18 @@ void AdapterSlots::require_layers(const std::string& name, const Adapter& adapte
 
 void AdapterSlots::add(const std::string& name, const Adapter& adapter) {
   require(!name.empty(), "adapters: the name of an adapter must not be empty");
-  require(stacks_.has_value(),
+  require(!stacks_.empty(),
           "adapter '{}': adapters of requests need at least one slot on the device, got 0", name);
   refuse_magnitudes(name, adapter);
   refuse_saved_tensors(name, adapter);
   require_layers(name, adapter);
-  auto copy = std::make_shared<const HostAdapter>(copy_of(adapter));
+  auto copy = std::make_shared<const HostAdapter>(copy_of(adapter, has_copies()));
   require_values(name, *copy);
-  std::vector<std::string> paths;
-  for (const AdapterModule& module : copy->modules) paths.push_back(module.site.path);
-  stacks_->add_layers(paths);
+  std::vector<std::vector<std::string>> paths(stages_.size());
+  for (const AdapterModule& module : copy->modules) {
+    paths[stage_of(stages_, module.site.path)].push_back(module.site.path);
+  }
+  for (std::size_t i = 0; i < stages_.size(); ++i) stacks_[i].add_layers(paths[i]);
   const std::lock_guard lock(mutex_);
   adapters_[name] = std::move(copy);
 }
@@ -300,11 +319,13 @@ void AdapterSlots::upload(std::int64_t slot, const AdapterSelection& selection) 
   for (const AdapterSelection::Part& part : selection.parts) {
     parts.push_back(selection.parts.size() == 1 ? part.adapter : scaled(part));
   }
-  stacks_->write(slot, [&](std::string_view path) {
-    std::vector<StackedFactors> factors;
-    for (const auto& part : parts) factors.push_back(factors_of(*part, path));
-    return factors;
-  });
+  for (AdapterStacks& stacks : stacks_) {
+    stacks.write(slot, [&](std::string_view path) {
+      std::vector<StackedFactors> factors;
+      for (const auto& part : parts) factors.push_back(factors_of(*part, path));
+      return factors;
+    });
+  }
 }
 
 }  // namespace clora
