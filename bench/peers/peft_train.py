@@ -14,7 +14,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from peer_lines import add_common_options, print_line, rates, seconds_of
-from smollm2_shape import LINEARS, MODEL, VOCABULARY, random_model
+from model_shapes import LINEARS, MODEL, VOCABULARY, random_model
 
 
 def adapted_model(args):

@@ -11,7 +11,7 @@ import transformers
 from transformers import LlamaForCausalLM
 
 from peer_lines import add_common_options, print_line, rates
-from smollm2_shape import MODEL, VOCABULARY, random_model
+from model_shapes import MODEL, VOCABULARY, random_model
 
 
 @torch.inference_mode()

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Times steps of DPO with a LoRA adapter by TRL and by `clora train` in turns on the CPU: the shape
-of SmolLM2-135M with random weights, the same pairs, the same first adapter. Prints one JSON line
-for each program and round, and the ratio of their medians.
+"""Times steps of DPO with a LoRA adapter by TRL and by `clora train` in turns on a CPU or a GPU: the
+shape of a real model with random weights, the same pairs, the same first adapter. Prints one JSON
+line for each program and round, and the ratio of their medians.
 
     pip install 'trl==1.16.0' peft torch
     bench/peers/trl_preferences.py build/release/tools/clora TOKENIZER.json --dtype f32
+    bench/peers/trl_preferences.py build/release/tools/clora TOKENIZER.json --dtype bf16 \
+        --device gpu --shape qwen2.5-0.5b --batch 8 --prompt 768 --answer 128
 
 TOKENIZER.json is that of GPT-2 (50,257 tokens). Every step has all pairs, so that the order in
 which a program takes them makes no difference, and the losses of both must agree. Both compute the
@@ -31,11 +33,11 @@ import trl
 from datasets import Dataset
 
 from peer_lines import print_line, spread_of
-from smollm2_shape import LINEARS, MODEL, random_model
+from model_shapes import LINEARS, SHAPES, random_model
 
 END = "<|endoftext|>"
 VOCABULARY = 50304  # GPT-2's, rounded up
-BETA, RATE = 0.1, 1e-4
+BETA = 0.1
 WORDS = ("the", "tree", "of", "a", "river", "stone", "runs", "under", "light", "every", "cold")
 
 
@@ -55,7 +57,7 @@ def tokenizer_of(file: str) -> transformers.PreTrainedTokenizerFast:
 
 def write_inputs(folder: pathlib.Path, args) -> None:
     """The model, the first adapter and the pairs."""
-    model = random_model(VOCABULARY)
+    model = random_model(VOCABULARY, args.shape)
     end = tokenizer_of(args.tokenizer).convert_tokens_to_ids(END)
     model.config.eos_token_id = model.config.bos_token_id = end
     model.generation_config = transformers.GenerationConfig.from_model_config(model.config)
@@ -75,6 +77,8 @@ class Clock(transformers.TrainerCallback):
         self.ends = []
 
     def on_step_end(self, *_args, **_kwargs):
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
         self.ends.append(time.perf_counter())
 
 
@@ -88,8 +92,8 @@ def trl_steps(folder: pathlib.Path, args) -> tuple[list[float], list[float]]:
     clock = Clock()
     config = trl.DPOConfig(
         output_dir=str(folder / "trl"), per_device_train_batch_size=args.batch,
-        max_steps=args.steps, learning_rate=RATE, lr_scheduler_type="constant", weight_decay=0.0,
-        max_grad_norm=1e9, logging_steps=1, report_to="none", use_cpu=True, bf16=bf16,
+        max_steps=args.steps, learning_rate=args.lr, lr_scheduler_type="constant", weight_decay=0.0,
+        max_grad_norm=1e9, logging_steps=1, report_to="none", use_cpu=args.device == "cpu", bf16=bf16,
         save_strategy="no", gradient_checkpointing=False, optim="adamw_torch_fused", beta=BETA,
         precompute_ref_log_probs=True, disable_tqdm=True, max_length=None)
     trainer = trl.DPOTrainer(model=model, args=config, train_dataset=Dataset.from_list(pairs_of(args)),
@@ -104,9 +108,9 @@ def clora_steps(folder: pathlib.Path, args) -> tuple[list[float], list[float]]:
     done = subprocess.run(
         [args.clora, "train", "--model", folder / "model", "--data", folder / "pairs.jsonl",
          "--adapter-init", folder / "adapter", "--adapter-out", folder / "clora", "--overwrite",
-         "--loss", "dpo", "--beta", str(BETA), "--lr", str(RATE), "--batch-size", str(args.batch),
+         "--loss", "dpo", "--beta", str(BETA), "--lr", str(args.lr), "--batch-size", str(args.batch),
          "--steps", str(args.steps), "--max-seq-length", str(args.prompt + args.answer),
-         "--precision", "auto" if args.dtype == "bf16" else "f32", "--device", "cpu", "--json"],
+         "--precision", "auto" if args.dtype == "bf16" else "f32", "--device", args.device, "--json"],
         check=True, stdout=subprocess.PIPE, text=True)
     steps = [event for event in map(json.loads, done.stdout.splitlines())
              if event["event"] == "step"]
@@ -123,6 +127,10 @@ def require_equal(ours: list[float], theirs: list[float], tolerance: float) -> N
         sys.exit(f"the losses differ by more than {tolerance}: clora {ours}, TRL {theirs}")
 
 
+def versions_of(peer: str) -> dict[str, str]:
+    return {} if peer == "clora" else {"version": trl.__version__, "torch": torch.__version__}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -133,7 +141,10 @@ def main() -> None:
     parser.add_argument("--answer", type=int, default=64, help="tokens of an answer (default 64)")
     parser.add_argument("--rank", type=int, default=8, help="rank of the adapter (default 8)")
     parser.add_argument("--steps", type=int, default=8, help="steps of a round (default 8)")
+    parser.add_argument("--lr", type=float, default=1e-4, help="learning rate (default 1e-4)")
     parser.add_argument("--rounds", type=int, default=2, help="rounds in turns (default 2)")
+    parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
+    parser.add_argument("--shape", choices=SHAPES, default="smollm2-135m")
     parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32")
     args = parser.parse_args()
     args.clora = args.clora.resolve()
@@ -146,8 +157,8 @@ def main() -> None:
             for peer, steps in (("clora", clora_steps), ("trl", trl_steps)):
                 losses[peer], seconds = steps(folder, args)
                 all_seconds[peer] += seconds
-                print_line(peer=peer, version=trl.__version__, torch=torch.__version__,
-                           dtype=args.dtype, model=MODEL,
+                print_line(peer=peer, **versions_of(peer), device=args.device, dtype=args.dtype,
+                           model=f"{args.shape} shape, random weights",
                            work=f"dpo/{args.batch}x({args.prompt}+2x{args.answer})/r{args.rank}",
                            first_loss=losses[peer][0], last_loss=losses[peer][-1],
                            **spread_of("s_per_step", seconds, digits=3))
