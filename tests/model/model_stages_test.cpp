@@ -98,7 +98,8 @@ TEST(Messages, OfAnotherSizeAreRefusedAndNoneIsAwaitedFromAFailedRank) {
 // How a run differs from the plain one.
 struct Change {
   AdapterConfig adapter = {.rank = 4, .dropout = 0.1};
-  bool trains_all = false;  // adapters on embeddings and head, and norms in full
+  bool at_ends = false;                 // also adapts embeddings and head
+  std::vector<std::string> saved = {};  // modules that are trained in full
   std::function<void(int rank, LanguageModel&)> on_model = {};
 };
 
@@ -113,9 +114,9 @@ class ModelStages : public test::TrainingRunTest {
 
   ModelStages() { use_model("Llama"); }
 
-  void use_model(const std::string& name) {
+  void use_model(const std::string& name, std::int64_t layers = 3) {
     ModelConfig config = test::tiny_config(name);
-    config.layers = 3;
+    config.layers = layers;
     model_ = folder_ / name;
     test::write_tiny_model(model_, config);
     records_ = test::some_records(22, config.vocabulary);
@@ -134,11 +135,9 @@ class ModelStages : public test::TrainingRunTest {
 
   static Adapter make_adapter(LanguageModel& model, Communicator& ranks, const Change& change) {
     const ModelConfig& config = model.config();
-    const auto sites = change.trains_all ? all_adapter_sites(config) : adapter_sites(config);
-    const auto saved = change.trains_all
-                           ? select_saved_tensors(savable_tensors(config), {"norm"}, "test")
-                           : std::vector<SavedTensor>();
-    Adapter adapter(model.context(), sites, change.adapter, saved);
+    const auto sites = change.at_ends ? all_adapter_sites(config) : adapter_sites(config);
+    Adapter adapter(model.context(), sites, change.adapter,
+                    select_saved_tensors(savable_tensors(config), change.saved, "test"));
     adapter.initialise(11);
     initialise_magnitudes(model, adapter);
     if (!model.is_whole()) exchange_magnitudes(adapter, ranks);
@@ -218,7 +217,28 @@ TEST_F(ModelStages, GiveThemWithEverythingThatIsTrained) {
   c.supervised = {.label_smoothing = 0.1, .z_loss = 1e-3, .neftune_alpha = 5};
   c.gradient_noise = true;
   c.average_decay = 0.9;
-  expect_stages_give_the_bits_of_one(c, {.trains_all = true});
+  expect_stages_give_the_bits_of_one(c, {.at_ends = true, .saved = {"norm"}});
+}
+
+// A tied matrix is on both ends, and each end trains one of its own.
+TEST_F(ModelStages, GiveThemWithWholeMatrices) {
+  use_model("Qwen2");
+  expect_stages_give_the_bits_of_one(config_of("out"), {.saved = {"embed_tokens", "lm_head"}});
+}
+
+// Norms on both sides and scaled embeddings, experts, and layers with a state.
+TEST_F(ModelStages, GiveThemForOtherArchitectures) {
+  for (const char* name : {"Gemma2", "Granite", "Qwen3Moe", "Lfm2", "Qwen3_5"}) {
+    SCOPED_TRACE(name);
+    use_model(name, 2);
+    TrainingRunConfig c = config_of("out");
+    c.steps = 2;
+    const Result one = train(1, c), two = train(2, c);
+    ASSERT_EQ(one.losses.size(), 2U);
+    EXPECT_EQ(two.losses, one.losses);
+    EXPECT_EQ(two.held_out, one.held_out);
+    EXPECT_EQ(two.parameters, one.parameters);
+  }
 }
 
 TEST_F(ModelStages, GiveThemWithMagnitudes) {
