@@ -16,7 +16,6 @@
 #include <cstdlib>
 #include <numeric>
 #include <optional>
-#include <stdexcept>
 
 #include "bench/support/loaded_model.hpp"
 #include "bench/support/name.hpp"
@@ -27,6 +26,7 @@
 #include "clora/model/transformer/saved_tensors.hpp"
 #include "lora/saved_tensors.hpp"
 #include "model/training/preference_run.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora::bench {
 namespace {
@@ -70,7 +70,7 @@ class Training {
     step(kLearningRate);
     return trainer_->drain()->loss;
   }
-  // Of the first step, if it is the first use of the device since the construction.
+  // After first_loss(). REQUIRES: nothing else was allocated since the construction.
   double memory_mb() const { return memory_mb_; }
   double first_loss() {
     const double loss = loss_of_a_step();
@@ -216,9 +216,8 @@ class AdapterBench : public FormBench {
     form_.emplace(loaded_.model, form);
     form_->set_rows(rows);
     const bool wants_full = !form.modules_to_save.empty() || form.biases != TrainedBiases::none;
-    if (wants_full && form_->adapter().saved_tensors().empty()) {
-      throw std::runtime_error("the model has no such tensors; use another CLORA_BENCH_FOLDER");
-    }
+    require(!wants_full || !form_->adapter().saved_tensors().empty(),
+            "training bench: the model of CLORA_BENCH_FOLDER has no such tensors");
     measure(loss);
   }
 };
