@@ -106,6 +106,7 @@ set(CLORA_PUBLIC_HEADERS
   model/transformer/saved_tensors.hpp
   model/transformer/memory_policy.hpp
   model/transformer/layer_weights.hpp
+  model/transformer/principal_start.hpp
   model/transformer/recorded_rows.hpp
   model/weights/adapter_extraction.hpp
   model/weights/fuse.hpp
