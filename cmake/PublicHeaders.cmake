@@ -107,6 +107,7 @@ set(CLORA_PUBLIC_HEADERS
   model/transformer/memory_policy.hpp
   model/transformer/model_stage.hpp
   model/transformer/layer_weights.hpp
+  model/transformer/principal_start.hpp
   model/transformer/recorded_rows.hpp
   model/weights/adapter_extraction.hpp
   model/weights/fuse.hpp

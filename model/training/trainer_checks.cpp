@@ -42,6 +42,22 @@ void check_stage(const LanguageModel& model, const TrainerConfig& config) {
        who);
 }
 
+void check_frozen(const TrainerConfig& config, const Adapter& adapter) {
+  if (config.frozen_ranks == 0) return;
+  for (const AdapterModule& module : adapter.modules()) {
+    require(config.frozen_ranks > 0 && config.frozen_ranks < module.rank,
+            "trainer: `frozen_ranks` must be below the rank {} of {}, and not negative, got {}",
+            module.rank, module.site.path, config.frozen_ranks);
+  }
+  require(config.weight_decay == 0,
+          "trainer: `weight_decay` must be 0 with frozen ranks, which it would change, got {}",
+          config.weight_decay);
+  require(
+      config.optimizer.kind != OptimizerKind::muon,
+      "trainer: the optimizer muon updates all ranks of a module together, so that none of them "
+      "can be frozen; take another optimizer");
+}
+
 }  // namespace
 
 void check_trainable(const LanguageModel& model, const Adapter& adapter,
@@ -58,6 +74,7 @@ void check_trainable(const LanguageModel& model, const Adapter& adapter,
   check_balance(config.router_aux_loss_coef, model.config());
   check(config.policy);
   check_supervised(config);
+  check_frozen(config, adapter);
   if (config.preference) check(*config.preference);
 }
 

@@ -95,6 +95,7 @@ TrainingRunConfig run_config(const Options& options, const ModelConfig& model) {
   options.preference.apply_to(config);
   options.supervised.apply_to(config);
   config.seed = options.common.seed;
+  config.frozen_ranks = options.adapter.frozen_ranks();
   config.max_seq_length = options.data.max_seq_length;
   return config;
 }
