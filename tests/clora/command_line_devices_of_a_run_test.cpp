@@ -99,9 +99,9 @@ TEST_F(DevicesOfARun, WithAPartOfTheModelEachGiveTheLossesOfOne) {
   const ProgramResult alone = run_clora(run_on(1, "alone", split));
   EXPECT_EQ(alone.exit_code, 1);
   EXPECT_THAT(alone.err, HasSubstr("divides the model over several devices, got 1"));
-  more.insert(more.end(), {"--exact-match"});
+  more.insert(more.end(), {"--eval-exact-match"});
   EXPECT_THAT(run_clora(run_on(1, "refused", more)).err,
-              HasSubstr("exact match needs the model on one device"));
+              HasSubstr("evaluation by replies needs the model on one device"));
 
   const auto eval = [&](const std::vector<std::string>& options) {
     std::vector<std::string> all{"eval",

@@ -272,6 +272,15 @@ void follow_in_process(const Options& options, const TrainingData& data, const M
   follow(options, data, text, evaluation, [&] { return interrupt.requested(); });
 }
 
+// An option that needs the model on one device, or empty.
+std::string_view whole_model_option(const Options& options) {
+  if (options.task.embeds()) return "--task embedding";
+  if (options.preference.preference()) return "--loss";
+  if (options.evaluation.generates()) return "evaluation by replies";
+  if (!options.evaluation.choices.empty()) return "evaluation by choices";
+  return options.report.samples.value_or(0) > 0 ? "--samples" : "";
+}
+
 // Errors: invalid_argument for options that exclude each other.
 void check_combination(const Options& options, std::int64_t devices) {
   require(!options.find_rate.searches() || devices == 1,
@@ -279,14 +288,7 @@ void check_combination(const Options& options, std::int64_t devices) {
   require(!options.find_rate.searches() || !options.preference.preference(),
           "train: --find-lr searches with the loss of the next token; leave out --loss {}",
           options.preference.loss);
-  const EvaluationOptions& evaluation = options.evaluation;
-  const std::string_view whole_model = options.task.embeds()                    ? "--task embedding"
-                                       : options.preference.preference()        ? "--loss"
-                                       : evaluation.generates()                 ? "exact match"
-                                       : !evaluation.choices.empty()            ? "choices"
-                                       : options.report.samples.value_or(0) > 0 ? "--samples"
-                                                                                : "";
-  check_split(options.split, devices, whole_model);
+  check_split(options.split, devices, whole_model_option(options));
 }
 
 int train(Options options) {
