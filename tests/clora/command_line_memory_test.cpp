@@ -46,6 +46,28 @@ TEST_F(Memory, PlanShowsEveryPolicyWithWhatItTakes) {
   }
 }
 
+// The second of two devices holds one micro-batch, the first one two at once.
+TEST_F(Memory, PlanShowsWhatEachPartOfAModelTakes) {
+  const auto planned = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all{"plan", "--model",     at("model"), "--max-seq-length",
+                                 "600",  "--precision", "f32",       "--json"};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_clora(all);
+  };
+  const auto whole = planned({}).json_lines();
+  const ProgramResult result = planned({"--device", "cpu,cpu", "--split", "layers"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto lines = result.json_lines();
+  std::vector<double> kept(2);
+  for (const auto& line : lines) {
+    if (line.at("policy") == "everything kept") kept.at(line.at("rank")) = line.at("peak_bytes");
+  }
+  EXPECT_GT(kept[0], 0);
+  EXPECT_GT(kept[1], 0);
+  EXPECT_LT(kept[1], whole.front().at("peak_bytes"));
+  EXPECT_THAT(planned({"--device-shares", "1,1"}).err, HasSubstr("add --split layers"));
+}
+
 TEST_F(Memory, PlanSaysWhatIsTooLargeAndHowLongADocumentMayBe) {
   const ProgramResult result = run_clora({"plan", "--model", at("model"), "--max-seq-length",
                                           "60000", "--memory", "16MiB", "--longest"});

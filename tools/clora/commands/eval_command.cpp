@@ -265,6 +265,7 @@ int eval(const Options& options) {
   require((preference && preference->has_reference()) || options.reference_adapter.empty(),
           "eval: --reference-adapter is for --loss dpo, ipo or kto, got {}",
           options.preference.loss);
+  check_split_shares(options.split, options.device_shares);
   if (options.split.by_layers()) return eval_stages(options);
   if (options.task.embeds()) {
     require(!options.choices && !preference, "eval: --choices and --loss are for --task text");
@@ -324,12 +325,7 @@ void add_eval_command(CLI::App& program, Action& action) {
       ->capture_default_str()
       ->group("Preferences");
   add_split_option(*command, options->split, "Devices");
-  command
-      ->add_option("--device-shares", options->device_shares,
-                   "With --split layers: proportions of the weights on the devices [equal]")
-      ->delimiter(',')
-      ->type_name("N,N,...")
-      ->group("Devices");
+  add_split_shares_option(*command, options->device_shares, "Devices");
   add_run_options(*command, options->common);
   command->footer(kFooter);
   command->callback([options, &action] { action = [options] { return eval(*options); }; });

@@ -18,6 +18,21 @@ void add_split_option(CLI::App& command, SplitOptions& options, const std::strin
       ->group(group);
 }
 
+void add_split_shares_option(CLI::App& command, std::vector<std::int64_t>& shares,
+                             const std::string& group) {
+  command
+      .add_option("--device-shares", shares,
+                  "With --split layers: proportions of the weights on the devices (default: equal)")
+      ->delimiter(',')
+      ->type_name("N,N,...")
+      ->group(group);
+}
+
+void check_split_shares(const SplitOptions& options, const std::vector<std::int64_t>& shares) {
+  require(shares.empty() || options.by_layers(),
+          "--device-shares divides a model over devices; add --split layers");
+}
+
 void check_split(const SplitOptions& options, std::int64_t devices, std::string_view whole_model) {
   if (!options.by_layers()) return;
   require(devices > 1,

@@ -25,6 +25,13 @@ struct SplitOptions {
 
 void add_split_option(CLI::App& command, SplitOptions& options, const std::string& group);
 
+// --device-shares of commands that do not train.
+void add_split_shares_option(CLI::App& command, std::vector<std::int64_t>& shares,
+                             const std::string& group);
+
+// Errors: invalid_argument for shares of a model that is not split.
+void check_split_shares(const SplitOptions& options, const std::vector<std::int64_t>& shares);
+
 // Errors: invalid_argument if the blocks of a model are to be divided over one device; unsupported,
 // naming them, for `whole_model`: options that need the model on one device, or empty.
 void check_split(const SplitOptions& options, std::int64_t devices, std::string_view whole_model);
