@@ -105,14 +105,18 @@ set(CLORA_PUBLIC_HEADERS
   model/transformer/language_model.hpp
   model/transformer/saved_tensors.hpp
   model/transformer/memory_policy.hpp
+  model/transformer/model_stage.hpp
   model/transformer/layer_weights.hpp
+  model/transformer/principal_start.hpp
   model/transformer/recorded_rows.hpp
   model/weights/adapter_extraction.hpp
   model/weights/fuse.hpp
   model/files/gguf.hpp
+  model/configuration/block_range.hpp
   model/configuration/block_spec.hpp
   model/configuration/model_config.hpp
   model/weights/stored_ends.hpp
+  model/weights/block_split.hpp
   model/weights/weights.hpp
   model/generation/engine.hpp
   model/generation/generation_request.hpp
@@ -128,6 +132,7 @@ set(CLORA_PUBLIC_HEADERS
   model/text/tokenizer_files.hpp
   model/text/tokenizer_spec.hpp
   model/training/checkpoint.hpp
+  model/training/choices.hpp
   model/training/communicator.hpp
   model/training/contrastive_loss.hpp
   model/training/evaluator.hpp

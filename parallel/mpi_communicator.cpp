@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <exception>
 #include <limits>
+#include <list>
 #include <numeric>
 #include <thread>
 
@@ -43,6 +44,8 @@ std::vector<int> begins_of(const std::vector<int>& counts) {
   return begins;
 }
 
+constexpr int kTag = 1;  // of all messages
+
 void abort_all() { MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE); }
 
 }  // namespace
@@ -58,8 +61,11 @@ std::string mpi_version() {
 struct MpiCommunicator::State {
   State();
 
-  // Waits for an operation on all ranks.
+  // Waits for an operation.
   void wait(MPI_Request request, std::string_view call);
+  // Calls done() until it returns true.
+  template <class Done>
+  void poll(Done done);
   // Errors: cancelled, if the process of a rank on this host is gone.
   void require_all_alive() const;
   template <class T>
@@ -68,6 +74,11 @@ struct MpiCommunicator::State {
   int rank = 0, size = 1;
   std::vector<pid_t> processes;  // by rank; 0 on other hosts
   std::vector<float> parts;      // of all ranks
+  struct Sent {
+    std::vector<std::byte> bytes;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+  std::list<Sent> sent;  // messages that may still be read
 };
 
 MpiCommunicator::State::State() {
@@ -114,14 +125,13 @@ void MpiCommunicator::State::require_all_alive() const {
 
 // Polls, at first without a pause: the others are usually here at the same time. A rank that has
 // more to compute is waited for without occupying a core.
-void MpiCommunicator::State::wait(MPI_Request request, std::string_view call) {
+template <class Done>
+void MpiCommunicator::State::poll(Done done) {
   constexpr double kPolling = 2e-3, kBetweenChecks = 0.2;
   const auto begin = std::chrono::steady_clock::now();
   double next_check = kBetweenChecks;
   for (;;) {
-    int done = 0;
-    check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), call);
-    if (done != 0) return;
+    if (done()) return;
     const double seconds = seconds_since(begin);
     if (seconds > next_check && !processes.empty()) {
       require_all_alive();
@@ -133,6 +143,14 @@ void MpiCommunicator::State::wait(MPI_Request request, std::string_view call) {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
   }
+}
+
+void MpiCommunicator::State::wait(MPI_Request request, std::string_view call) {
+  poll([&] {
+    int done = 0;
+    check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), call);
+    return done != 0;
+  });
 }
 
 MpiCommunicator::MpiCommunicator() : state_(std::make_unique<State>()) {}
@@ -192,6 +210,40 @@ std::vector<std::string> MpiCommunicator::all_gather(std::string_view bytes) {
         all.substr(static_cast<std::size_t>(begins[r]), static_cast<std::size_t>(counts[r])));
   }
   return texts;
+}
+
+void MpiCommunicator::send(int to, std::span<const std::byte> bytes) {
+  std::erase_if(state_->sent, [](State::Sent& message) {
+    int done = 0;
+    check(MPI_Test(&message.request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    return done != 0;
+  });
+  State::Sent& message = state_->sent.emplace_back();
+  message.bytes.assign(bytes.begin(), bytes.end());
+  check(MPI_Isend(message.bytes.data(), count_of(bytes.size()), MPI_BYTE, to, kTag, MPI_COMM_WORLD,
+                  &message.request),
+        "MPI_Isend");
+}
+
+void MpiCommunicator::receive(int from, std::span<std::byte> bytes) {
+  MPI_Status status;
+  state_->poll([&] {
+    int found = 0;
+    check(MPI_Iprobe(from, kTag, MPI_COMM_WORLD, &found, &status), "MPI_Iprobe");
+    return found != 0;
+  });
+  int size = 0;
+  check(MPI_Get_count(&status, MPI_BYTE, &size), "MPI_Get_count");
+  require_message(static_cast<std::size_t>(size), bytes.size(), from);
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Irecv(bytes.data(), size, MPI_BYTE, from, kTag, MPI_COMM_WORLD, &request), "MPI_Irecv");
+  state_->wait(request, "MPI_Irecv");
+}
+
+bool MpiCommunicator::has_message(int from) {
+  int found = 0;
+  check(MPI_Iprobe(from, kTag, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE), "MPI_Iprobe");
+  return found != 0;
 }
 
 }  // namespace clora

@@ -32,6 +32,10 @@ class MpiCommunicator final : public Communicator {
   // itself ends all if one on another host does.
   void sum(std::span<float> values) override;
   std::vector<std::string> all_gather(std::string_view bytes) override;
+  // A long message is transferred while this rank or the other is in a call of this class.
+  void send(int to, std::span<const std::byte> bytes) override;
+  void receive(int from, std::span<std::byte> bytes) override;
+  bool has_message(int from) override;
 
  private:
   struct State;

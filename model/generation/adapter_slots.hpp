@@ -4,11 +4,13 @@
 // their contents: names may be replaced or removed later. While it runs, it holds a slot of the
 // device's stacks (model/transformer/adapter_stacks.hpp), into which they are uploaded unless they
 // are there already; the slot that was unused longest gives way. Two adapters are combined in one
-// slot, as a = [a1; a2], with their factors in bt.
+// slot, as a = [a1; a2], with their factors in bt. Of a model that is divided over several devices,
+// each has the matrices of its own blocks.
 //
-// Threads: select() from any thread, everything else one at a time. Must not outlive the model.
+// Threads: select() from any thread, everything else one at a time. Must not outlive the models.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -21,8 +23,8 @@
 
 #include "clora/lora/adapter.hpp"
 #include "clora/model/generation/generation_request.hpp"
-#include "clora/model/transformer/language_model.hpp"
-#include "clora/runtime/files/digest.hpp"
+#include "clora/model/transformer/model_stage.hpp"
+#include "model/generation/host_adapter.hpp"
 #include "model/transformer/adapter_stacks.hpp"
 
 namespace clora {
@@ -30,20 +32,6 @@ namespace clora {
 struct AdapterSlotsConfig {
   std::int64_t slots = 0;     // adapters or combinations on the device at once; 0: none is allowed
   std::int64_t max_rank = 0;  // of one, or the sum of a combination
-  // Part of every pass, or null: no added adapter may adapt a layer that it adapts.
-  const Adapter* base_adapter = nullptr;
-};
-
-// Contents of an adapter that do not change, as the stacks take them.
-struct HostAdapter {
-  std::vector<AdapterModule> modules;  // sorted by path; of scale 1
-  // As Adapter::parameters(), but each bt is multiplied with its module's scale.
-  std::vector<float> parameters;
-  std::vector<std::uint16_t> parameters_bf16 = {};  // the same, if AdapterStacks::has_copies()
-  std::int64_t rank = 0;                            // the largest of a module
-  Digest digest = {};                               // of paths, ranks and matrices
-
-  const AdapterModule* find(std::string_view path) const;
 };
 
 // What a request uses: none, one or two adapters with factors.
@@ -69,12 +57,18 @@ struct AdapterSlot {
 
 class AdapterSlots {
  public:
-  AdapterSlots(LanguageModel& model, const AdapterSlotsConfig& config);
+  // The adapters of the stages are part of every pass: no added adapter may adapt a layer that they
+  // adapt.
+  AdapterSlots(std::span<const ModelStage> stages, const AdapterSlotsConfig& config);
+
+  AdapterSlots(LanguageModel& model, const AdapterSlotsConfig& config,
+               const Adapter* base_adapter = nullptr)
+      : AdapterSlots(std::array{ModelStage{&model, base_adapter}}, config) {}
 
   // Copies the matrices of an adapter, and allocates the stacks of layers that none has adapted
   // before. A name that exists is replaced for later selections. Errors: invalid_argument for an
   // empty name, a rank above max_rank, values that are huge or not finite, and a layer that the
-  // model does not have or that base_adapter adapts; unsupported for layers of experts;
+  // model does not have or that a base adapter adapts; unsupported for layers of experts;
   // out_of_memory.
   void add(const std::string& name, const Adapter& adapter);
   // Errors: invalid_argument if there is none of that name.
@@ -91,11 +85,11 @@ class AdapterSlots {
   // REQUIRES: acquire() returned it.
   void release(const AdapterSlot& slot);
 
-  // For RecordingOptions::stacks; null if there are no slots. Passes must be recorded again if the
-  // generation has changed.
-  const AdapterStacks* stacks() const noexcept { return stacks_ ? &*stacks_ : nullptr; }
-  std::uint64_t generation() const noexcept { return stacks_ ? stacks_->generation() : 0; }
-  std::size_t device_bytes() const noexcept { return stacks_ ? stacks_->bytes() : 0; }
+  // For RecordingOptions::stacks of a stage; null if there are no slots.
+  const AdapterStacks* stacks(std::size_t stage = 0) const noexcept {
+    return stacks_.empty() ? nullptr : &stacks_[stage];
+  }
+  std::size_t device_bytes() const noexcept;  // of all stages
   std::uint64_t uploads() const noexcept { return uploads_; }
 
  private:
@@ -104,15 +98,16 @@ class AdapterSlots {
     std::int64_t holders = 0;
     std::uint64_t last_use = 0;
   };
+  bool has_copies() const;  // whether any stage's stacks have
   void require_layers(const std::string& name, const Adapter& adapter) const;
   std::shared_ptr<const HostAdapter> find(const std::string& name) const;
   // The slot that has the matrices, or else one that may be overwritten; or null.
   Slot* slot_for(const Digest& matrices);
   void upload(std::int64_t slot, const AdapterSelection& selection);
 
-  LanguageModel& model_;
+  std::vector<ModelStage> stages_;
   AdapterSlotsConfig config_;
-  std::optional<AdapterStacks> stacks_;
+  std::vector<AdapterStacks> stacks_;  // of each stage, or none
   std::vector<Slot> slots_;
   std::uint64_t clock_ = 0;
   std::uint64_t uploads_ = 0;

@@ -11,6 +11,7 @@
 #include <span>
 
 #include "clora/model/generation/engine.hpp"
+#include "clora/model/transformer/model_stage.hpp"
 
 namespace clora {
 
@@ -30,6 +31,10 @@ struct CachePlan {
 // model's context is a dry run. Errors: those of PagedForward and AdapterSlots; out_of_memory if a
 // step or the weights alone exceed the limit.
 CachePlan plan_cache(LanguageModel& model, const EngineConfig& config,
+                     std::span<const Adapter* const> adapters);
+// The same for a model whose blocks are divided over several devices: the plan of the device on
+// which the fewest positions fit. `config.base_adapter` has no effect.
+CachePlan plan_cache(std::span<const ModelStage> stages, const EngineConfig& config,
                      std::span<const Adapter* const> adapters);
 
 // The cache positions of an engine with that plan: config.cache_positions if it is set, else

@@ -1,6 +1,7 @@
 #include "clora/model/generation/engine.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <utility>
 
@@ -13,7 +14,8 @@
 namespace clora {
 
 struct Engine::Impl {
-  Impl(LanguageModel& model, const EngineConfig& config) : loop(model, config), prefixes(loop) {}
+  Impl(std::span<const ModelStage> stages, const EngineConfig& config)
+      : loop(stages, config), prefixes(loop) {}
 
   void take_requests();
   // Calls f(). If the device fails, all requests are lost, and the error is thrown.
@@ -41,15 +43,22 @@ void Engine::Impl::or_lose_all(F f) {
   }
 }
 
-Engine::Engine(LanguageModel& model, const EngineConfig& config) {
-  (void)model.head();  // an encoder has none
+Engine::Engine(LanguageModel& model, const EngineConfig& config)
+    : Engine(std::array{ModelStage{&model, config.base_adapter}}, config) {}
+
+Engine::Engine(std::span<const ModelStage> stages, const EngineConfig& config) {
+  require_stages(stages);
+  require(config.base_adapter == nullptr || config.base_adapter == stages.front().adapter,
+          "engine: the base adapter of a model in stages is that of its stages; leave "
+          "EngineConfig::base_adapter out");
+  (void)stages.back().model->head();  // an encoder has none
   require(config.max_sequences >= 1 && config.max_positions >= 1,
           "engine: max_sequences and max_positions must be 1 or more, got {} and {}",
           config.max_sequences, config.max_positions);
   require(config.step_tokens >= config.max_sequences,
           "engine: step_tokens must be at least max_sequences, {}, got {}", config.max_sequences,
           config.step_tokens);
-  impl_ = std::make_unique<Impl>(model, config);
+  impl_ = std::make_unique<Impl>(stages, config);
 }
 
 Engine::~Engine() = default;
@@ -71,7 +80,7 @@ std::vector<std::string> Engine::adapter_names() const { return impl_->loop.adap
 
 RequestId Engine::submit(GenerationRequest request) {
   const StepLoop& loop = impl_->loop;
-  check_request(request, {.vocabulary = loop.model().config().vocabulary,
+  check_request(request, {.vocabulary = loop.model_config().vocabulary,
                           .longest = loop.longest(),
                           .has_tokenizer = loop.config().tokenizer != nullptr});
   auto sequence = std::make_unique<Sequence>();
@@ -108,7 +117,8 @@ std::vector<float> Engine::logits(std::span<const std::int32_t> prompt) {
       if (!event.error.empty()) throw Error(event.error_code, event.error);
     }
   }
-  return impl_->loop.model().context().read<float>(impl_->loop.forward().logits(1));
+  Context& context = impl_->loop.stages().back().model->context();
+  return context.read<float>(impl_->loop.forward().last().logits(1));
 }
 
 std::int64_t Engine::save_prefix(const std::filesystem::path& path,

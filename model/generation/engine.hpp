@@ -8,8 +8,12 @@
 // order of their arrival; if the cache is full, the latest sequence gives its pages back and is
 // computed again later.
 //
+// A model that is larger than the memory of one device may be divided over several (ModelStage),
+// which then compute one after another: each has the weights, the cache and the adapters of its
+// blocks.
+//
 // Threads: submit(), cancel() and statistics() from any thread; everything else one at a time. Must
-// not outlive the model.
+// not outlive the model, or its stages' models and adapters.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +27,7 @@
 #include "clora/lora/adapter.hpp"
 #include "clora/model/generation/generation_request.hpp"
 #include "clora/model/generation/kv_cache_type.hpp"
-#include "clora/model/transformer/language_model.hpp"
+#include "clora/model/transformer/model_stage.hpp"
 
 namespace clora {
 
@@ -58,13 +62,18 @@ struct EngineStatistics {
   std::uint64_t draft_tokens = 0, accepted_draft_tokens = 0;
   std::uint64_t preemptions = 0;
   std::uint64_t steps = 0;
-  std::size_t memory_bytes = 0;  // in use on the device: weights, adapters, the cache and steps
+  // In use on the device or devices: weights, adapters, the cache and steps.
+  std::size_t memory_bytes = 0;
 };
 
 class Engine {
  public:
   // Errors: out_of_memory, with the size that the cache needs; invalid_argument.
   Engine(LanguageModel& model, const EngineConfig& config);
+  // Of a model that is divided over several devices. The stages have the base adapter, each its
+  // part, in place of EngineConfig::base_adapter. Errors: the same; invalid_argument unless the
+  // stages are those of one model in their order.
+  Engine(std::span<const ModelStage> stages, const EngineConfig& config);
   ~Engine();
 
   // Records the largest steps, so that they have their memory from now on, and no request waits for

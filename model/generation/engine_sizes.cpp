@@ -42,15 +42,21 @@ bool has_states(const ModelConfig& config) {
   });
 }
 
-PagedForwardConfig forward_config(const Context& context, const EngineConfig& config,
-                                  const AdapterStacks* stacks) {
-  return {.adapter = config.base_adapter,
-          .stacks = stacks,
-          .max_positions = config.max_positions,
-          .pages = pages_of(config),
-          .page_positions = kPagePositions,
-          .sequences = config.max_sequences,
-          .cache_type = kv_cache_type_of(context, config.cache_type)};
+std::vector<PagedForwardConfig> forward_configs(std::span<const ModelStage> stages,
+                                                const EngineConfig& config,
+                                                const AdapterSlots& slots) {
+  const DType cache_type = kv_cache_type_of(stages.front().model->context(), config.cache_type);
+  std::vector<PagedForwardConfig> configs;
+  for (const ModelStage& stage : stages) {
+    configs.push_back({.adapter = stage.adapter,
+                       .stacks = slots.stacks(configs.size()),
+                       .max_positions = config.max_positions,
+                       .pages = pages_of(config),
+                       .page_positions = kPagePositions,
+                       .sequences = config.max_sequences,
+                       .cache_type = cache_type});
+  }
+  return configs;
 }
 
 std::int64_t outputs_of(std::int64_t max_sequences) {
@@ -58,12 +64,17 @@ std::int64_t outputs_of(std::int64_t max_sequences) {
   return std::max(max_sequences, kFewest);
 }
 
-ShapeRules shape_rules(const Context& context, const ModelConfig& model) {
-  const bool is_gpu = context.device().kind == DeviceKind::gpu;
-  ShapeRules rules{.pads_to_powers_of_two = is_gpu,
-                   .paged_alignment = aligned_rows(context, model)};
-  // Kernels in tiles have too few tiles for these, and each goes over all keys.
-  if (is_gpu) rules.max_paged_prompt_rows = 64;
+ShapeRules shape_rules(std::span<const ModelStage> stages) {
+  ShapeRules rules;
+  for (const ModelStage& stage : stages) {
+    const Context& context = stage.model->context();
+    rules.paged_alignment =
+        std::max(rules.paged_alignment, aligned_rows(context, stage.model->config()));
+    if (context.device().kind != DeviceKind::gpu) continue;
+    rules.pads_to_powers_of_two = true;
+    // Kernels in tiles have too few tiles for these, and each goes over all keys.
+    rules.max_paged_prompt_rows = 64;
+  }
   return rules;
 }
 

@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "clora/model/generation/engine.hpp"
+#include "model/generation/adapter_slots.hpp"
 #include "model/generation/step_layout.hpp"
 #include "model/transformer/paged_forward.hpp"
 
@@ -15,11 +18,13 @@ inline constexpr std::int64_t kPagePositions = 16;  // of the cache
 // Whether a layer keeps a state of one sequence, which cannot return to an earlier position.
 bool has_states(const ModelConfig& config);
 
-// stacks: of adapters, or null. Errors: those of kv_cache_type_of().
-PagedForwardConfig forward_config(const Context& context, const EngineConfig& config,
-                                  const AdapterStacks* stacks);
+// One for each stage. Errors: those of kv_cache_type_of().
+std::vector<PagedForwardConfig> forward_configs(std::span<const ModelStage> stages,
+                                                const EngineConfig& config,
+                                                const AdapterSlots& slots);
 
-ShapeRules shape_rules(const Context& context, const ModelConfig& model);
+// Those that suit the devices of all stages.
+ShapeRules shape_rules(std::span<const ModelStage> stages);
 
 // SchedulerConfig::outputs: the largest steps have as many, so that log-probabilities of prompts
 // need no further memory, or few.

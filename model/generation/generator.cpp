@@ -1,6 +1,7 @@
 #include "clora/model/generation/generator.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 
 #include "clora/model/generation/engine.hpp"
@@ -11,19 +12,18 @@ namespace {
 
 constexpr std::int64_t kPromptChunk = 256;  // tokens
 
-EngineConfig engine_config(const Adapter* adapter, const GeneratorConfig& config) {
+EngineConfig engine_config(const GeneratorConfig& config) {
   return {.max_sequences = 1,
           .max_positions = config.max_positions,
           .step_tokens = kPromptChunk,
           .cache_type = config.cache_type,
-          .shares_prefixes = config.shares_prefixes,
-          .base_adapter = adapter};
+          .shares_prefixes = config.shares_prefixes};
 }
 
 }  // namespace
 
 struct Generator::Impl {
-  Impl(LanguageModel& model, const EngineConfig& config) : engine(model, config) {}
+  Impl(std::span<const ModelStage> stages, const EngineConfig& config) : engine(stages, config) {}
 
   // A reply as it is generated.
   struct Reply {
@@ -86,7 +86,10 @@ Generator::Generator(LanguageModel& model, const Adapter* adapter, std::int64_t 
     : Generator(model, adapter, {.max_positions = max_positions, .cache_type = cache_type}) {}
 
 Generator::Generator(LanguageModel& model, const Adapter* adapter, const GeneratorConfig& config)
-    : impl_(std::make_unique<Impl>(model, engine_config(adapter, config))) {}
+    : Generator(std::array{ModelStage{&model, adapter}}, config) {}
+
+Generator::Generator(std::span<const ModelStage> stages, const GeneratorConfig& config)
+    : impl_(std::make_unique<Impl>(stages, engine_config(config))) {}
 
 Generator::~Generator() = default;
 

@@ -18,7 +18,7 @@
 #include "clora/lora/adapter.hpp"
 #include "clora/model/generation/generation_request.hpp"
 #include "clora/model/generation/kv_cache_type.hpp"
-#include "clora/model/transformer/language_model.hpp"
+#include "clora/model/transformer/model_stage.hpp"
 
 namespace clora {
 
@@ -58,6 +58,8 @@ class Generator {
   Generator(LanguageModel& model, const Adapter* adapter, std::int64_t max_positions,
             std::optional<DType> cache_type = {});
   Generator(LanguageModel& model, const Adapter* adapter, const GeneratorConfig& config);
+  // Of a model that is divided over several devices, as in Engine.
+  Generator(std::span<const ModelStage> stages, const GeneratorConfig& config);
   ~Generator();
 
   // As that of Engine, before the first generation.

@@ -82,12 +82,13 @@ StoredTensor description_of(const PrefixRows& rows, std::int64_t positions) {
 
 }  // namespace
 
-std::vector<PrefixRows> prefix_rows(std::span<const CacheTensors> caches) {
+std::vector<PrefixRows> prefix_rows(std::span<const CacheTensors> caches, std::size_t first_layer) {
   std::vector<PrefixRows> rows;
   for (std::size_t layer = 0; layer < caches.size(); ++layer) {
     require(caches[layer].size() == kRoles.size(), "{}: a layer must keep keys and values", kWho);
     for (std::size_t i = 0; i < kRoles.size(); ++i) {
-      rows.push_back({fmt::format("cache.{}.{}", layer, kRoles[i]), caches[layer][i]});
+      rows.push_back(
+          {fmt::format("cache.{}.{}", first_layer + layer, kRoles[i]), caches[layer][i]});
     }
   }
   return rows;

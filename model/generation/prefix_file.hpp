@@ -28,7 +28,9 @@ struct PrefixRows {
   std::string name;  // "cache.3.keys"
   Tensor cache;      // [positions, G, E], on the device
 };
-std::vector<PrefixRows> prefix_rows(std::span<const CacheTensors> caches);
+// Of layers of which the first has the number `first_layer` among those of the model.
+std::vector<PrefixRows> prefix_rows(std::span<const CacheTensors> caches,
+                                    std::size_t first_layer = 0);
 
 class PrefixFile {
  public:

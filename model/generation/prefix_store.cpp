@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <ranges>
 #include <utility>
 #include <variant>
@@ -36,9 +37,7 @@ class HeldPages {
   std::vector<std::int32_t> pages_;
 };
 
-// Of the ropes as the model was loaded: those of a few kinds depend on the length of the context.
-std::string digest_of_ropes(const LanguageModel& model) {
-  DigestStream digest;
+void add_ropes(DigestStream& digest, const LanguageModel& model) {
   for (const BlockWeights& block : model.blocks()) {
     for (const SubLayerWeights& layer : block) {
       const auto* attention = std::get_if<AttentionWeights>(&layer.f);
@@ -49,6 +48,12 @@ std::string digest_of_ropes(const LanguageModel& model) {
       digest.add(std::as_bytes(std::span(&factor, 1)));
     }
   }
+}
+
+// Of the ropes as the model was loaded: those of a few kinds depend on the length of the context.
+std::string digest_of_ropes(std::span<const ModelStage> stages) {
+  DigestStream digest;
+  for (const ModelStage& stage : stages) add_ropes(digest, *stage.model);
   return digest.digest().text();
 }
 
@@ -60,6 +65,47 @@ std::string digest_of_adapter(const Adapter* adapter) {
   digest.add(std::as_bytes(std::span(modules)));
   digest.add(std::as_bytes(std::span(values)));
   return digest.digest().text();
+}
+
+// A prefix with an adapter that is divided over devices is loaded with the same division.
+std::string digest_of_adapters(std::span<const ModelStage> stages) {
+  std::vector<std::string> digests;
+  for (const ModelStage& stage : stages) digests.push_back(digest_of_adapter(stage.adapter));
+  const bool none = std::ranges::all_of(digests, [](const auto& each) { return each == "none"; });
+  return none ? "none" : fmt::format("{}", fmt::join(digests, " "));
+}
+
+// How the devices after the first one compute otherwise than it does.
+std::string other_devices(std::span<const ModelStage> stages) {
+  const auto text_of = [](const ModelStage& stage) {
+    const Context& context = stage.model->context();
+    return fmt::format("{} {}", name_of(context.variant()), name_of(context.activation_type()));
+  };
+  std::vector<std::string> texts;
+  for (const ModelStage& stage : stages.subspan(1)) texts.push_back(text_of(stage));
+  const std::string first = text_of(stages.front());
+  const bool none = std::ranges::all_of(texts, [&](const auto& each) { return each == first; });
+  return none ? "" : fmt::format("{}", fmt::join(texts, ", "));
+}
+
+// The rows of all layers, and the Contexts of their devices.
+struct CacheRows {
+  std::vector<PrefixRows> rows;
+  std::vector<Context*> contexts;
+};
+
+CacheRows rows_of(StepLoop& loop) {
+  CacheRows all;
+  std::size_t layers = 0;
+  for (std::size_t i = 0; i < loop.stages().size(); ++i) {
+    const std::span<const CacheTensors> caches = loop.forward().stage(i).caches();
+    for (PrefixRows& rows : prefix_rows(caches, layers)) {
+      all.rows.push_back(std::move(rows));
+      all.contexts.push_back(&loop.stages()[i].model->context());
+    }
+    layers += caches.size();
+  }
+  return all;
 }
 
 void require_same(const PrefixFile& file, const Fingerprint& now) {
@@ -97,10 +143,11 @@ void allocate(HeldPages& held, PagePool& pool, const PrefixFile& file) {
 void write_rows(StepLoop& loop, const PrefixFile& file, std::span<const std::int32_t> pages,
                 std::size_t first) {
   if (first == pages.size()) return;
-  for (const PrefixRows& each : prefix_rows(loop.forward().caches())) {
-    const std::span<const std::byte> rows = file.rows(each);
+  const CacheRows caches = rows_of(loop);
+  for (std::size_t i = 0; i < caches.rows.size(); ++i) {
+    const std::span<const std::byte> rows = file.rows(caches.rows[i]);
     const std::size_t page_bytes = rows.size() / pages.size();
-    write_pages(loop.model().context(), each.cache, loop.pages().page_positions(),
+    write_pages(*caches.contexts[i], caches.rows[i].cache, loop.pages().page_positions(),
                 pages.subspan(first), rows.subspan(first * page_bytes));
   }
 }
@@ -118,18 +165,22 @@ void PrefixStore::require_sharing() const {
 }
 
 Fingerprint PrefixStore::fingerprint(const AdapterSelection& adapters) {
-  const LanguageModel& model = loop_.model();
+  const std::vector<ModelStage>& stages = loop_.stages();
+  const LanguageModel& model = *stages.front().model;
   if (!model_) model_ = fingerprint_of(model);
   Fingerprint fingerprint = *model_;
   const PagedForwardConfig& forward = loop_.forward().config();
   const auto add = [&](const char* name, std::string value) {
     fingerprint.push_back({name, std::move(value)});
   };
-  add("rotary frequencies of the layers", digest_of_ropes(model));
+  add("rotary frequencies of the layers", digest_of_ropes(stages));
   add("type of activations", std::string(name_of(model.context().activation_type())));
   add("type of the KV cache", std::string(name_of(forward.cache_type)));
   add("positions of a page", fmt::format("{}", forward.page_positions));
-  add("base adapter", digest_of_adapter(forward.adapter));
+  add("base adapter", digest_of_adapters(stages));
+  if (std::string others = other_devices(stages); !others.empty()) {
+    add("devices after the first one", std::move(others));
+  }
   add("adapters", adapters.parts.empty() ? "none" : adapters.content.text());
   return fingerprint;
 }
@@ -148,10 +199,12 @@ std::int64_t PrefixStore::save(const std::filesystem::path& path,
          pool.page_positions(), tokens.size());
   }
   const std::size_t count = held.pages().size() * static_cast<std::size_t>(pool.page_positions());
-  const std::vector<PrefixRows> rows = prefix_rows(loop_.forward().caches());
-  write_prefix_file(path, fingerprint(adapters), tokens.first(count), rows, [&](std::size_t i) {
-    return read_pages(loop_.model().context(), rows[i].cache, pool.page_positions(), held.pages());
-  });
+  const CacheRows caches = rows_of(loop_);
+  write_prefix_file(path, fingerprint(adapters), tokens.first(count), caches.rows,
+                    [&](std::size_t i) {
+                      return read_pages(*caches.contexts[i], caches.rows[i].cache,
+                                        pool.page_positions(), held.pages());
+                    });
   return static_cast<std::int64_t>(count);
 }
 

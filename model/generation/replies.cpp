@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "clora/ops/sample.hpp"
@@ -120,12 +121,18 @@ Error Replies::error_of(const Sequence& sequence, std::int32_t id) const {
 }
 
 Error Replies::error_of_logit(std::int64_t position, std::string_view otherwise) const {
-  try {
-    fail_not_finite(fmt::format("generation: a logit of the token at position {}", position),
-                    model_, config_.base_adapter, otherwise);
-  } catch (const Error& error) {
-    return error;
+  const std::string logit =
+      fmt::format("generation: a logit of the token at position {}", position);
+  std::optional<Error> found;
+  for (const ModelStage& stage : stages_) {
+    try {
+      fail_not_finite(logit, *stage.model, stage.adapter, otherwise);
+    } catch (const Error& error) {
+      found = error;
+    }
+    if (found->code() != ErrorCode::diverged) break;
   }
+  return *found;
 }
 
 }  // namespace clora

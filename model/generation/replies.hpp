@@ -2,7 +2,7 @@
 // events that report them.
 //
 // A request that ends, whatever the reason, is removed from the scheduler. Threads: one at a time.
-// Must not outlive the model, the configuration or the scheduler.
+// Must not outlive the stages, the configuration or the scheduler.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ namespace clora {
 
 class Replies {
  public:
-  Replies(const LanguageModel& model, const EngineConfig& config, Scheduler& scheduler)
-      : model_(model), config_(config), scheduler_(scheduler) {}
+  Replies(const std::vector<ModelStage>& stages, const EngineConfig& config, Scheduler& scheduler)
+      : stages_(stages), config_(config), scheduler_(scheduler) {}
 
   // A request arrives; it ends at once if it wants no tokens, and no log-probabilities of a prompt
   // of two or more.
@@ -49,7 +49,7 @@ class Replies {
   Error error_of(const Sequence& sequence, std::int32_t id) const;
   Error error_of_logit(std::int64_t position, std::string_view otherwise) const;
 
-  const LanguageModel& model_;
+  const std::vector<ModelStage>& stages_;
   const EngineConfig& config_;
   Scheduler& scheduler_;
   std::map<RequestId, ReplyState> states_;

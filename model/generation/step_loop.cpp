@@ -18,18 +18,15 @@ constexpr double kLateSeconds = 0.5;
 
 }  // namespace
 
-StepLoop::StepLoop(LanguageModel& model, const EngineConfig& config)
-    : model_(model),
+StepLoop::StepLoop(std::span<const ModelStage> stages, const EngineConfig& config)
+    : stages_(stages.begin(), stages.end()),
       config_(config),
-      context_(model.context()),
-      has_states_(clora::has_states(model.config())),
-      adapters_(model, {.slots = config.device_adapters,
-                        .max_rank = config.max_rank,
-                        .base_adapter = config.base_adapter}),
-      forward_(model, forward_config(context_, config, adapters_.stacks())),
+      has_states_(clora::has_states(model_config())),
+      adapters_(stages, {.slots = config.device_adapters, .max_rank = config.max_rank}),
+      forward_(stages, forward_configs(stages, config, adapters_)),
       pages_(forward_.config().pages, kPagePositions),
-      sampler_(model, forward_),
-      rules_(shape_rules(context_, model.config())),
+      sampler_(*stages.back().model, forward_.last()),
+      rules_(shape_rules(stages)),
       scheduler_({.max_sequences = has_states_ ? 1 : config.max_sequences,
                   .max_positions = config.max_positions,
                   .step_tokens = config.step_tokens,
@@ -39,7 +36,7 @@ StepLoop::StepLoop(LanguageModel& model, const EngineConfig& config)
                   .acquire = [this](Sequence& sequence) { return acquire_adapters(sequence); },
                   .release = [this](Sequence& sequence) { release_adapters(sequence); }},
                  pages_),
-      replies_(model, config_, scheduler_) {}
+      replies_(stages_, config_, scheduler_) {}
 
 void StepLoop::record_largest_steps() {
   EngineConfig config = config_;
@@ -80,9 +77,10 @@ void StepLoop::cancel(RequestId request) {
 
 // Whether the next step is enqueued before the tokens of the previous one are read: otherwise a GPU
 // would idle while the host processes them. The rows of a sequence that turns out to have ended
-// have no effect.
+// have no effect. With several devices a step begins from tokens that the host has read, since the
+// embeddings are not on the device that draws.
 bool StepLoop::runs_ahead() const {
-  return context_.device().kind == DeviceKind::gpu &&
+  return stages_.size() == 1 && stages_.front().model->context().device().kind == DeviceKind::gpu &&
          std::ranges::none_of(scheduler_.sequences(), [](const auto& each) {
            return each->request.grammar != nullptr || each->request.draft_tokens > 0;
          });
@@ -128,12 +126,15 @@ void StepLoop::enqueue(const StepPlan& plan) {
 
 void StepLoop::check_late_step(const StepShape& shape, double seconds) const {
   // A failed barrier has waited for seconds, and reading its flag costs a GPU a tenth of a step.
-  if (seconds <= kLateSeconds || !forward_.gave_up(shape)) return;
+  if (seconds <= kLateSeconds) return;
+  const std::optional<std::size_t> stage = forward_.gave_up(shape);
+  if (!stage) return;
+  const Device& device = stages_[*stage].model->context().device();
   fail(ErrorCode::device,
        "generator: the {} work-groups of a decoding step on '{}' did not run concurrently within "
        "a few seconds; give the process more CPU time or use the variant cpu, which does not "
        "require this",
-       context_.device().compute_units, context_.device().name);
+       device.compute_units, device.name);
 }
 
 // Reads the oldest step in flight.
@@ -212,7 +213,9 @@ EngineStatistics StepLoop::statistics() const {
   now.accepted_draft_tokens = accepted_draft_tokens_;
   now.preemptions = scheduler_.preemptions();
   now.steps = steps_;
-  now.memory_bytes = context_.pool().in_use_bytes();
+  for (const ModelStage& stage : stages_) {
+    now.memory_bytes += stage.model->context().pool().in_use_bytes();
+  }
   return now;
 }
 

@@ -1,10 +1,10 @@
 // StepLoop: the steps of an engine. Each plans what is computed (Scheduler), enqueues it as one
-// recorded batch (StepLayout, PagedForward) with the draws of its tokens (TokenSampler), and reads
-// the tokens of an earlier step into the replies (Replies).
+// recorded batch for each device (StepLayout, StagedForward) with the draws of its tokens on the
+// last one (TokenSampler), and reads the tokens of an earlier step into the replies (Replies).
 //
 // It owns the device memory of an engine: the KV cache and the slots of adapters. Threads: those of
 // AdapterSlots, config() and longest() from any thread; everything else one at a time. Must not
-// outlive the model.
+// outlive the models.
 #pragma once
 
 #include <cstdint>
@@ -18,25 +18,27 @@
 #include "model/generation/page_pool.hpp"
 #include "model/generation/replies.hpp"
 #include "model/generation/scheduler.hpp"
+#include "model/generation/staged_forward.hpp"
 #include "model/generation/step_layout.hpp"
 #include "model/generation/token_sampler.hpp"
-#include "model/transformer/paged_forward.hpp"
 
 namespace clora {
 
 class StepLoop {
  public:
   // Errors: out_of_memory, with the size that the cache needs; invalid_argument.
-  StepLoop(LanguageModel& model, const EngineConfig& config);
+  // The stages have the base adapter; that of the configuration has no effect.
+  StepLoop(std::span<const ModelStage> stages, const EngineConfig& config);
 
-  LanguageModel& model() const noexcept { return model_; }
+  const std::vector<ModelStage>& stages() const noexcept { return stages_; }
+  const ModelConfig& model_config() const { return stages_.front().model->config(); }
   const EngineConfig& config() const noexcept { return config_; }
   std::int64_t longest() const noexcept { return scheduler_.longest(); }  // of sequences
   bool shares_prefixes() const noexcept { return config_.shares_prefixes && !has_states_; }
   bool has_states() const noexcept { return has_states_; }
   AdapterSlots& adapters() noexcept { return adapters_; }
   const AdapterSlots& adapters() const noexcept { return adapters_; }
-  PagedForward& forward() noexcept { return forward_; }
+  StagedForward& forward() noexcept { return forward_; }
   PagePool& pages() noexcept { return pages_; }
 
   // Engine::prepare().
@@ -84,12 +86,11 @@ class StepLoop {
   bool acquire_adapters(Sequence& sequence);
   void release_adapters(Sequence& sequence);
 
-  LanguageModel& model_;
+  std::vector<ModelStage> stages_;
   EngineConfig config_;
-  Context& context_;
   bool has_states_;
   AdapterSlots adapters_;
-  PagedForward forward_;
+  StagedForward forward_;
   PagePool pages_;
   TokenSampler sampler_;
   ShapeRules rules_;

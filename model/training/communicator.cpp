@@ -17,6 +17,15 @@ bool any_rank(Communicator& ranks, bool value) {
   return std::ranges::find(all, "1") != all.end();
 }
 
+void require_message(std::size_t got, std::size_t expected, int from) {
+  if (got == expected) return;
+  fail(
+      ErrorCode::invalid_data,
+      "ranks: a message of {} bytes was expected from rank {}, got {}; all ranks must run the same "
+      "version with the same data",
+      expected, from, got);
+}
+
 std::vector<double> gather_values(Communicator& ranks, double value) {
   const std::string bytes(reinterpret_cast<const char*>(&value), sizeof value);
   std::vector<double> values;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "model/data/text_packing.hpp"
+#include "model/training/staged_losses.hpp"
 #include "model/transformer/finite_check.hpp"
 #include "runtime/elapsed.hpp"
 #include "runtime/fail.hpp"
@@ -19,6 +20,9 @@ namespace {
 
 // Rows of an evaluation batch: enough to keep every core busy, few enough for a step's memory.
 constexpr std::size_t kEvaluationRows = 1024;
+// Batches that the stages of a model compute between two exchanges of losses: more hide the time in
+// which the first and the last stage wait, and take host memory.
+constexpr std::size_t kGroupsInFlight = 16;
 
 // Calls f(indices) for groups of at most `at_once` records and about kEvaluationRows tokens;
 // together they contain every record once.
@@ -107,9 +111,14 @@ double Evaluator::loss_sum(const PackedRows& rows) {
   return sum;
 }
 
-void Evaluator::fail_at_first_of(const Records& records, std::span<const std::size_t> indices) {
+void Evaluator::fail_at_first_of(const Records& records, std::span<const std::size_t> indices,
+                                 Communicator* ranks) {
   const auto bad = std::ranges::find_if(indices, [&](std::size_t index) {
-    return !std::isfinite(loss_sum(pack(records, std::array{index})));
+    const PackedRows rows = pack(records, std::array{index});
+    return !std::isfinite(
+        ranks == nullptr
+            ? loss_sum(rows)
+            : staged_loss_sums(*model_, steps_, loss_sum_, {&rows, 1}, *ranks).front());
   });
   const std::size_t record = (bad == indices.end() ? indices.front() : *bad) + 1;
   const bool is_f16 = model_->context().activation_type() == DType::f16;
@@ -127,7 +136,7 @@ void Evaluator::add_loss(EvalResult& result, const Records& records, std::size_t
     if (!is_own(groups++, ranks)) return;
     const PackedRows rows = pack(records, group);
     const double sum = loss_sum(rows);
-    if (!std::isfinite(sum)) fail_at_first_of(records, group);
+    if (!std::isfinite(sum)) fail_at_first_of(records, group, nullptr);
     result.loss += sum;
     result.tokens += rows.target_count;
   });
@@ -135,11 +144,36 @@ void Evaluator::add_loss(EvalResult& result, const Records& records, std::size_t
   result.loss /= static_cast<double>(result.tokens);
 }
 
+void Evaluator::add_staged_loss(EvalResult& result, const Records& records, std::size_t at_once,
+                                Communicator* ranks) {
+  require(ranks != nullptr, "evaluator: a model that is split by layers needs the ranks of all");
+  std::vector<std::vector<std::size_t>> groups;
+  const auto add_groups = [&] {
+    std::vector<PackedRows> rows;
+    for (const auto& group : groups) rows.push_back(pack(records, group));
+    const std::vector<double> sums = staged_loss_sums(*model_, steps_, loss_sum_, rows, *ranks);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (!std::isfinite(sums[i])) fail_at_first_of(records, groups[i], ranks);
+      result.loss += sums[i];
+      result.tokens += rows[i].target_count;
+    }
+    groups.clear();
+  };
+  for_each_group(records, at_once, [&](const std::vector<std::size_t>& group) {
+    groups.push_back(group);
+    if (groups.size() == kGroupsInFlight) add_groups();
+  });
+  if (!groups.empty()) add_groups();
+  result.loss /= static_cast<double>(result.tokens);
+}
+
 EvalResult Evaluator::evaluate(const Records& records, std::size_t at_once, Communicator* ranks) {
   require_any_target(records, "evaluator");
   const auto begin = std::chrono::steady_clock::now();
   EvalResult result;
-  if (records.scores.empty()) {
+  if (!model_->is_whole()) {
+    add_staged_loss(result, records, at_once, ranks);
+  } else if (records.scores.empty()) {
     add_loss(result, records, at_once, ranks);
   } else {
     result.loss = std::numeric_limits<double>::quiet_NaN();

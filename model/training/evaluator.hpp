@@ -44,21 +44,26 @@ class Evaluator {
   // the adapter's matrix that is not finite; else diverged, naming the first record with such a
   // loss.
   // at_once: at most as many records share a step, and with it the negatives of a contrastive loss.
-  // ranks: each computes a part of the records, and all get the result of all (collective); null:
-  // this device computes all. Scores of embeddings are computed by rank 0, and by none for others.
+  // ranks: each computes a part of the records, or of a model that is split by layers its blocks,
+  // and all get the result of all (collective); null: this device computes all. Scores of
+  // embeddings are computed by rank 0, and by none for others.
   EvalResult evaluate(const Records& records, std::size_t at_once = kAnyCount,
                       Communicator* ranks = nullptr);
   // Records the step for these row counts ahead of its first use.
   void prepare(const WantedRows& wanted) { steps_.prepare(wanted); }
   // Returns the loss summed over the labelled tokens of the rows. Waits. The sum is not checked: it
-  // is NaN if a weight is NaN.
+  // is NaN if a weight is NaN. REQUIRES: the model has all its blocks.
   double loss_sum(const PackedRows& rows);
 
  private:
   PackedRows pack(const Records& records, std::span<const std::size_t> indices) const;
   void add_loss(EvalResult& result, const Records& records, std::size_t at_once,
                 Communicator* ranks);
-  [[noreturn]] void fail_at_first_of(const Records& records, std::span<const std::size_t> indices);
+  void add_staged_loss(EvalResult& result, const Records& records, std::size_t at_once,
+                       Communicator* ranks);
+  // ranks: of a model that is split by layers, else null.
+  [[noreturn]] void fail_at_first_of(const Records& records, std::span<const std::size_t> indices,
+                                     Communicator* ranks);
 
   LanguageModel* model_;
   const Adapter* adapter_;

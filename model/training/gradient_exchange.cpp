@@ -60,8 +60,7 @@ void GradientExchange::add_last_piece(std::vector<Range> ranges, std::vector<Ran
   pieces_.back().elements += sum_elements_;
 }
 
-void GradientExchange::set_parts(const RecordedStep& step) {
-  std::vector<GradientPart> parts = step.gradient_parts();
+void GradientExchange::set_parts(std::vector<GradientPart> parts) {
   if (!are_disjoint(parts)) parts.clear();  // all are exchanged at the end
   const auto all = static_cast<std::size_t>(gradients_.elements());
   std::vector<Range> taken, waiting;

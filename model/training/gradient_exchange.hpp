@@ -29,9 +29,9 @@ class GradientExchange {
   GradientExchange(Context& context, Communicator& ranks, Tensor gradients,
                    std::vector<Tensor> sums, std::size_t least_elements = kLeastElements);
 
-  // Which gradients are final before the end of a step, by any recorded step: they are the same
-  // ones in all steps. Before the first begin(), once.
-  void set_parts(const RecordedStep& step);
+  // Which gradients are final before the end of a step: RecordedStep::gradient_parts(), which are
+  // the same ones in all steps of all ranks; or none. Before the first begin(), once.
+  void set_parts(std::vector<GradientPart> parts);
   bool has_parts() const noexcept { return !pieces_.empty(); }
 
   // Notes that the gradients of this rank are enqueued. last: the last recorded step of it, just

@@ -47,7 +47,9 @@ struct MemoryPlanner::State {
         model(std::in_place, context, *run.files, options()),
         adapter(run.make_adapter(context, model->config())) {}
 
-  LoadOptions options() const { return {.progress = {}, .context_length = run.context_length}; }
+  LoadOptions options() const {
+    return {.progress = {}, .context_length = run.context_length, .blocks = run.blocks};
+  }
 
   // The model, whose rope tables are as long as those of the run: it keeps the longest ones.
   LanguageModel& model_for(std::size_t rows) {

@@ -22,6 +22,9 @@ struct PlannedRun {
   ContextConfig context;  // of the run; its memory limit is what policies have to fit in
   const WeightFiles* files = nullptr;
   std::int64_t context_length = 0;  // as in LoadOptions
+  // The same; with them, a step takes the memory of all micro-batches that the stage may hold at
+  // once (TrainerConfig::ranks says how many stages there are).
+  std::optional<BlockRange> blocks = {};
   std::function<Adapter(Context&, const ModelConfig&)> make_adapter;
   TrainerConfig trainer = {};  // its policy is not used
   // What validations take while the memory of the steps is held, one after the other: a Generator

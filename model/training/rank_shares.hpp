@@ -7,13 +7,17 @@
 #include <string>
 #include <vector>
 
+#include "clora/model/configuration/block_range.hpp"
+
 namespace clora {
 
-// The devices of a run, by rank, and the proportions in which micro-batches are dealt to them.
+// The devices of a run, by rank, and what each computes: a share of the micro-batches of a step in
+// these proportions, or some blocks of the model for all micro-batches.
 struct DeviceShares {
   std::vector<std::string> devices;
   std::vector<std::int64_t> shares;
-  bool measured = false;  // by the speed of the devices, at the start of this run
+  std::vector<BlockRange> blocks = {};  // of a model that is split by layers; else empty
+  bool measured = false;                // by the speed of the devices, at the start of this run
 };
 
 struct MicroBatchRange {

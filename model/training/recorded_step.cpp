@@ -8,6 +8,7 @@
 #include "model/embedding/text_vectors.hpp"
 #include "model/transformer/adapted_ends.hpp"
 #include "model/transformer/recorded_model.hpp"
+#include "runtime/commands/pause.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
 
@@ -35,6 +36,15 @@ RecordedStep::RecordedStep(LanguageModel& model, const Adapter* adapter, const S
       inputs_(model.context(), counts.rows, counts.labelled, rows_of(task), counts.attending),
       batch_(model.context(), std::move(arena)) {
   require(!trains() || adapter != nullptr, "recorded step: training needs an adapter");
+  require(model.is_whole() || rows_of(task) == RowsOf::documents,
+          "recorded step: a model that is split by layers has the loss of the next token only");
+  const Shape stream{counts.rows, model.config().hidden_size};
+  if (!model.is_first()) {
+    stream_in_ = model.context().allocate(stream, DType::f32, MemoryTag::activations);
+  }
+  if (!model.is_last()) {
+    stream_out_ = model.context().allocate(stream, DType::f32, MemoryTag::activations);
+  }
   record(results);
   batch_.seal();
 }
@@ -61,7 +71,7 @@ RecordingOptions RecordedStep::options(const StepResults& results) const {
 Tensor RecordedStep::record_loss(const Tensor& output, const Tensor& loss, const Tensor& weight,
                                  const LossTerms& terms) {
   Tensor doutput;
-  if (trains()) {
+  if (trains() && !weight.empty()) {
     doutput = batch_.temporary(output.shape(), DType::f32, "d selected rows");
   }
   record_head_loss(
@@ -88,40 +98,57 @@ void RecordedStep::record(const StepResults& results) {
 // Only labelled rows go through the head: the products of the others would be wasted.
 void RecordedStep::record_next_token(Recording& recording, const StepResults& results) {
   RecordedModel model(recording, {.ids = inputs_.ids(),
+                                  .stream = stream_in_,
                                   .selected = inputs_.labelled(),
                                   .output_type = model_->context().activation_type()});
+  Tensor doutput = stream_out_;
+  if (model_->is_last()) {
+    doutput = record_loss_of_tokens(model.output(), results);
+  } else {
+    batch_.copy(stream_out_, model.output());
+  }
+  recording.record_balance_loss(results.balance_loss);
+  if (!results.settings.empty()) batch_.copy(results.settings, inputs_.settings());
+  if (!trains()) return;
+  if (!model_->is_whole()) record_pause(batch_);
+  model.record_backward(doutput, model_->is_last() ? inputs_.place() : Tensor());
+  gradient_parts_ = model.gradient_parts();
+}
+
+Tensor RecordedStep::record_loss_of_tokens(const Tensor& output, const StepResults& results) {
   const Shape count{inputs_.labelled_rows()};
   const Tensor loss = batch_.temporary(count, DType::f32, "loss");
   LossTerms terms{static_cast<float>(task_.supervised.label_smoothing),
                   static_cast<float>(task_.supervised.z_loss)};
   if (terms.any()) terms.nll = batch_.temporary(count, DType::f32, "loss without its terms");
-  const Tensor doutput = record_loss(model.output(), loss, inputs_.weights(), terms);
+  const Tensor doutput = record_loss(output, loss, inputs_.weights(), terms);
   if (trains()) {
     record_dot(batch_, results.loss_sum, loss, inputs_.weights());
     if (terms.any()) record_dot(batch_, results.nll_sum, terms.nll, inputs_.weights());
   } else {
     record_sum(batch_, results.loss_sum, loss, true);
   }
-  recording.record_balance_loss(results.balance_loss);
-  if (!results.settings.empty()) batch_.copy(results.settings, inputs_.settings());
-  if (!trains()) return;
-  model.record_backward(doutput, inputs_.place());
-  gradient_parts_ = model.gradient_parts();
+  return doutput;
 }
 
-// The gradients of the rows' own losses come first, with the forward; the preference loss, which
-// depends on all rows of an answer, then gives their factors.
+// The preference loss, which depends on all rows of an answer, gives the factors of the rows' own
+// losses. With a frozen head the gradients of these losses come first, with the forward, and are
+// multiplied by the factors; those of a head that is trained are sums over rows, and therefore need
+// a second pass over the head, with the factors as weights (and the same dropout).
 void RecordedStep::record_answers(Recording& recording, const StepResults& results) {
   RecordedModel model(recording, {.ids = inputs_.ids(),
                                   .selected = inputs_.labelled(),
                                   .output_type = model_->context().activation_type()});
   const Shape count{inputs_.labelled_rows()};
   const Tensor loss = batch_.temporary(count, DType::f32, "loss");
-  const Tensor doutput = record_loss(model.output(), loss, inputs_.weight());
+  const bool trains_head = trains() && !head_adapter_of(adapter_, inputs_.seed_and_step()).empty();
+  Tensor doutput = record_loss(model.output(), loss, trains_head ? Tensor() : inputs_.weight());
   const Tensor logps = batch_.temporary(count, DType::f32, "log-probabilities of answers");
   record_answer_logps(batch_, logps, loss, inputs_.texts());
   if (!results.preference_sums.empty()) {
-    record_preference_loss(batch_, results.preference_sums, doutput, logps,
+    const Tensor factors =
+        trains() ? batch_.temporary(count, DType::f32, "factors of rows") : Tensor();
+    record_preference_loss(batch_, results.preference_sums, factors, logps,
                            {.loss = loss,
                             .answers = inputs_.texts(),
                             .answer = inputs_.answer(),
@@ -131,6 +158,11 @@ void RecordedStep::record_answers(Recording& recording, const StepResults& resul
                             .kl = results.kl,
                             .nll = task_.preference->has_nll()},
                            task_.preference->formula);
+    if (trains_head) {
+      doutput = record_loss(model.output(), loss, factors);
+    } else if (trains()) {
+      record_scaled_rows(batch_, doutput, factors);
+    }
   } else if (!results.kl.empty()) {
     record_kl_sums(batch_, results.kl, logps, inputs_.texts(), inputs_.reference());
   } else {
@@ -179,39 +211,47 @@ RecordedSteps::RecordedSteps(LanguageModel& model, const Adapter* adapter, const
       adapter_(adapter),
       task_(task),
       results_(std::move(results)),
-      arena_(std::move(arena)),
-      scales_(model, adapter) {}
+      scales_(model, adapter) {
+  slots_.push_back({std::move(arena), {}});
+}
 
-RecordedStep& RecordedSteps::prepare(const WantedRows& wanted) {
+RecordedStep& RecordedSteps::prepare(const WantedRows& wanted, std::size_t slot) {
+  while (slots_.size() <= slot) slots_.push_back({std::make_shared<Arena>(), {}});
+  auto& [arena, steps] = slots_[slot];
   const RowCounts counts = recorded_row_counts(wanted.rows, wanted.labelled,
                                                model_->context().device().kind, wanted.attending);
-  const auto found = std::ranges::find_if(steps_, [&](const RecordedStep& step) {
+  const auto found = std::ranges::find_if(steps, [&](const RecordedStep& step) {
     const RecordedRows& of = step.inputs();
     return RowCounts{of.rows(), of.labelled_rows(), of.attending_rows()} == counts;
   });
-  if (found != steps_.end()) {
-    steps_.splice(steps_.begin(), steps_, found);
-    return steps_.front();
+  if (found != steps.end()) {
+    steps.splice(steps.begin(), steps, found);
+    return steps.front();
   }
-  if (steps_.size() >= kMaxRecorded) {
+  if (steps.size() >= kMaxRecorded) {
     model_->context().finish();  // the step to drop may still run
-    steps_.pop_back();
+    steps.pop_back();
   }
-  return steps_.emplace_front(*model_, adapter_, task_, counts, results_, arena_, wanted.attended,
-                              &scales_);
+  return steps.emplace_front(*model_, adapter_, task_, counts, results_, arena, wanted.attended,
+                             &scales_);
 }
 
 Fence RecordedSteps::submit(const PackedRows& packed, const RecordedRows::Scalars& scalars,
                             std::vector<std::int32_t>& staging) {
+  return upload(packed, scalars, staging).batch().submit();
+}
+
+RecordedStep& RecordedSteps::upload(const PackedRows& packed, const RecordedRows::Scalars& scalars,
+                                    std::vector<std::int32_t>& staging, std::size_t slot) {
   if (packed.rows() > 0) model_->require_context(std::ranges::max(packed.positions) + 1);
-  RecordedStep& step = prepare(wanted_rows(packed));
+  RecordedStep& step = prepare(wanted_rows(packed), slot);
   PackedRows padded = packed;
   pad_rows(padded, static_cast<std::size_t>(step.inputs().rows()),
            static_cast<std::size_t>(step.inputs().attending_rows()));
   RecordedRows::Scalars with_rows = scalars;
   with_rows.rows = static_cast<std::int64_t>(packed.rows());
   step.inputs().upload(model_->context(), padded, with_rows, staging);
-  return step.batch().submit();
+  return step;
 }
 
 }  // namespace clora

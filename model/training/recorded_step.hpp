@@ -1,5 +1,6 @@
 // RecordedStep: forward, loss and, for training, backward of a model over a fixed number of packed
-// rows, recorded once and replayed.
+// rows, recorded once and replayed. In a stage of a model that is split by layers
+// (LanguageModel::range()), the forward and the backward of its blocks, and the loss in the last.
 #pragma once
 
 #include <list>
@@ -73,8 +74,15 @@ class RecordedStep {
                const ColumnScales* scales = nullptr);
 
   const RecordedRows& inputs() const noexcept { return inputs_; }
+  // The batch of a step that trains a stage pauses after the forward (runtime/commands/pause.hpp).
   Batch& batch() noexcept { return batch_; }
   const Batch& batch() const noexcept { return batch_; }
+  // The residual stream before and after the stage, [T, D] f32; empty where the model begins or
+  // ends. stream_in() is written before the forward, and the backward overwrites it with its
+  // gradient; stream_out() is overwritten by the forward, and is its gradient before the backward,
+  // which uses it up.
+  const Tensor& stream_in() const noexcept { return stream_in_; }
+  const Tensor& stream_out() const noexcept { return stream_out_; }
   // Parts of the adapter's gradients that are final before the end of the step, in this order.
   const std::vector<GradientPart>& gradient_parts() const noexcept { return gradient_parts_; }
 
@@ -82,11 +90,13 @@ class RecordedStep {
   bool trains() const { return task_.kind == StepKind::train; }
   void record(const StepResults& results);
   void record_next_token(Recording& recording, const StepResults& results);
+  // Returns the gradient of the model's output; empty for evaluate.
+  Tensor record_loss_of_tokens(const Tensor& output, const StepResults& results);
   void record_contrastive(Recording& recording, const StepResults& results);
   void record_answers(Recording& recording, const StepResults& results);
   RecordingOptions options(const StepResults& results) const;
   // Overwrites loss [C] of the labelled rows. output: of the model, for these rows. Returns its
-  // gradient; empty for evaluate.
+  // gradient, and adds to those of the head, if the step trains and a weight is given.
   Tensor record_loss(const Tensor& output, const Tensor& loss, const Tensor& weight,
                      const LossTerms& terms = {});
 
@@ -98,6 +108,7 @@ class RecordedStep {
   RecordedRows inputs_;
   Batch batch_;
   std::vector<GradientPart> gradient_parts_;
+  Tensor stream_in_, stream_out_;
 };
 
 // Returns the sizes of the recorded step for these row counts, each rounded up so that few
@@ -108,7 +119,8 @@ RowCounts recorded_row_counts(std::size_t rows, std::size_t labelled, DeviceKind
                               std::size_t attending = 0);
 
 // The recorded steps of one kind by their sizes, recorded at first use. If there are many, the
-// least recently used one is dropped, since each holds a kernel object for every command.
+// least recently used one is dropped, since each holds a kernel object for every command. Steps of
+// one slot share their temporaries; with several slots, as many steps may be in flight at once.
 class RecordedSteps {
  public:
   RecordedSteps(LanguageModel& model, const Adapter* adapter, const StepTask& task,
@@ -122,18 +134,26 @@ class RecordedSteps {
   // afterwards, until the next call of submit() or prepare().
   Fence submit(const PackedRows& packed, const RecordedRows::Scalars& scalars,
                std::vector<std::int32_t>& staging);
+  // The same without submitting: returns the step, whose inputs are being uploaded. A slot's step
+  // may not be dropped before its work is enqueued, so no other call with that slot may follow.
+  RecordedStep& upload(const PackedRows& packed, const RecordedRows::Scalars& scalars,
+                       std::vector<std::int32_t>& staging, std::size_t slot = 0);
   // Records the step for these row counts ahead of its first use.
-  RecordedStep& prepare(const WantedRows& wanted);
-  const RecordedStep& latest() const { return steps_.front(); }
+  RecordedStep& prepare(const WantedRows& wanted, std::size_t slot = 0);
+  const RecordedStep& latest() const { return slots_.front().steps.front(); }
 
  private:
+  struct Slot {
+    std::shared_ptr<Arena> arena;
+    std::list<RecordedStep> steps;  // most recently used first
+  };
+
   LanguageModel* model_;
   const Adapter* adapter_;
   StepTask task_;
   StepResults results_;
-  std::shared_ptr<Arena> arena_;
   ColumnScales scales_;
-  std::list<RecordedStep> steps_;  // most recently used first
+  std::vector<Slot> slots_;
 };
 
 }  // namespace clora

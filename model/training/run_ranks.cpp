@@ -69,9 +69,36 @@ double relative_difference(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-RunRanks::RunRanks(Communicator* ranks, const Device& device) : ranks_(ranks) {
+RunRanks::RunRanks(Communicator* ranks, const LanguageModel& model) : ranks_(ranks) {
   if (ranks_ == nullptr) return;
+  const Device& device = model.context().device();
   devices_.devices = ranks_->all_gather(device.name + ", " + device.driver);
+  gather_blocks(model);
+}
+
+void RunRanks::gather_blocks(const LanguageModel& model) {
+  const auto gathered = [&](std::int64_t block) {
+    return gather_values(*ranks_, static_cast<double>(block));
+  };
+  const std::vector<double> begins = gathered(model.range().begin),
+                            ends = gathered(model.range().end);
+  const BlockRange all = all_blocks(model.config());
+  std::vector<BlockRange> blocks;
+  for (std::size_t rank = 0; rank < begins.size(); ++rank) {
+    blocks.push_back({std::llround(begins[rank]), std::llround(ends[rank])});
+  }
+  if (std::ranges::all_of(blocks, [&](const BlockRange& range) { return range == all; })) return;
+  std::int64_t end = 0;
+  for (std::size_t rank = 0; rank < blocks.size(); ++rank) {
+    require(blocks[rank].begin == end,
+            "ranks: the model is split by layers, so the blocks of rank {} must begin with {}, got "
+            "{}",
+            rank, end, blocks[rank].begin);
+    end = blocks[rank].end;
+  }
+  require(end == all.end, "ranks: the model has {} blocks, but the last rank's end with {}",
+          all.end, end);
+  devices_.blocks = std::move(blocks);
 }
 
 bool RunRanks::are_alike() const {
@@ -136,6 +163,7 @@ const DeviceShares* RunRanks::choose_shares(Trainer& trainer, const PackedRows& 
                                             const std::vector<std::int64_t>& wanted,
                                             const Fingerprint& checkpoint) {
   if (ranks_ == nullptr) return nullptr;
+  if (!devices_.blocks.empty()) return &devices_;
   const std::string stored(value_of(checkpoint, kSharesSetting));
   const std::size_t ranks = devices_.devices.size();
   if (!wanted.empty()) {
@@ -155,6 +183,17 @@ const DeviceShares* RunRanks::choose_shares(Trainer& trainer, const PackedRows& 
   }
   trainer.set_shares(devices_.shares);
   return &devices_;
+}
+
+std::vector<double> RunRanks::idle_shares(const Trainer& trainer) const {
+  if (devices_.blocks.empty()) return {};
+  const StageSeconds own = trainer.stage_seconds();
+  const std::vector<double> totals = gather_values(*ranks_, own.total);
+  const std::vector<double> busy = gather_values(*ranks_, own.total - own.waited);
+  const double total = std::ranges::max(totals);
+  std::vector<double> shares;
+  for (const double seconds : busy) shares.push_back(total > 0 ? 1 - seconds / total : 0);
+  return shares;
 }
 
 Fingerprint RunRanks::settings() const {

@@ -11,13 +11,16 @@
 #include "clora/model/training/rank_shares.hpp"
 #include "clora/model/training/trainer.hpp"
 #include "clora/model/transformer/fingerprint.hpp"
+#include "clora/model/transformer/language_model.hpp"
 
 namespace clora {
 
 class RunRanks {
  public:
   // ranks: null for one device. `device` is that of this rank.
-  RunRanks(Communicator* ranks, const Device& device);
+  // Of a model that is split by layers, rank r has the r-th part of it.
+  // Errors: invalid_argument if the ranks' blocks do not follow one another.
+  RunRanks(Communicator* ranks, const LanguageModel& model);
 
   Communicator* communicator() const noexcept { return ranks_; }  // null: one device
   // Whether this rank writes files. Not collective.
@@ -33,15 +36,20 @@ class RunRanks {
 
   // Sets the trainer's shares: `wanted` if given; those of the checkpoint's fingerprint if its
   // devices are these; equal ones for like devices; else by the measured time of `micro_batch`.
-  // count: of the micro-batches of a step. Returns null for one device.
+  // count: of the micro-batches of a step. Returns null for one device. Without shares if the model
+  // is split by layers.
   // Errors: invalid_argument if a device is so slow that it would get none.
   const DeviceShares* choose_shares(Trainer& trainer, const PackedRows& micro_batch,
                                     std::int64_t count, const std::vector<std::int64_t>& wanted,
                                     const Fingerprint& checkpoint);
+  // The part of the time of all steps in which each rank's device waited for a neighbour
+  // (Trainer::stage_seconds()); empty unless the model is split by layers.
+  std::vector<double> idle_shares(const Trainer& trainer) const;
   // What a checkpoint stores of them. Empty for one device. Not collective.
   Fingerprint settings() const;
 
  private:
+  void gather_blocks(const LanguageModel& model);
   bool are_alike() const;
   std::vector<std::int64_t> measured_shares(Trainer& trainer, const PackedRows& micro_batch,
                                             std::int64_t count) const;

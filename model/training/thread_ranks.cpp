@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <condition_variable>
+#include <deque>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -18,7 +20,9 @@ namespace {
 class ThreadGroup {
  public:
   explicit ThreadGroup(int ranks)
-      : values(static_cast<std::size_t>(ranks)), texts(static_cast<std::size_t>(ranks)) {}
+      : values(static_cast<std::size_t>(ranks)),
+        texts(static_cast<std::size_t>(ranks)),
+        messages_(static_cast<std::size_t>(ranks * ranks)) {}
 
   int ranks() const { return static_cast<int>(values.size()); }
 
@@ -38,24 +42,56 @@ class ThreadGroup {
 
   // Ends the waits of all ranks, now and later. Only the first error is kept.
   void fail_at(int rank, std::exception_ptr error) {
-    const std::lock_guard lock(mutex_);
-    if (error_ == nullptr) {
-      error_ = std::move(error);
-      failed_rank_ = rank;
+    {
+      const std::lock_guard lock(mutex_);
+      if (error_ == nullptr) {
+        error_ = std::move(error);
+        failed_rank_ = rank;
+      }
     }
     failed_.store(true, std::memory_order_release);
     turn_.fetch_add(1, std::memory_order_release);
     turn_.notify_all();
+    const std::lock_guard lock(messages_mutex_);
+    sent_.notify_all();
   }
   std::exception_ptr error() {
     const std::lock_guard lock(mutex_);
     return error_;
   }
 
+  void send(int from, int to, std::span<const std::byte> bytes) {
+    if (failed_.load(std::memory_order_acquire)) throw_failure();
+    const std::lock_guard lock(messages_mutex_);
+    messages(from, to).emplace_back(bytes.begin(), bytes.end());
+    sent_.notify_all();
+  }
+  std::vector<std::byte> receive(int from, int to) {
+    std::unique_lock lock(messages_mutex_);
+    sent_.wait(lock, [&] { return may_receive(from, to); });
+    if (messages(from, to).empty()) {
+      lock.unlock();
+      throw_failure();
+    }
+    std::vector<std::byte> message = std::move(messages(from, to).front());
+    messages(from, to).pop_front();
+    return message;
+  }
+  bool has_message(int from, int to) {
+    const std::lock_guard lock(messages_mutex_);
+    return may_receive(from, to);
+  }
+
   std::vector<std::span<float>> values;
   std::vector<std::string_view> texts;
 
  private:
+  std::deque<std::vector<std::byte>>& messages(int from, int to) {
+    return messages_[static_cast<std::size_t>(from * ranks() + to)];
+  }
+  bool may_receive(int from, int to) {
+    return failed_.load(std::memory_order_acquire) || !messages(from, to).empty();
+  }
   [[noreturn]] void throw_failure() {
     const std::lock_guard lock(mutex_);
     fail(ErrorCode::cancelled, "ranks: rank {} has ended with an error, so the run cannot go on",
@@ -68,6 +104,9 @@ class ThreadGroup {
   std::mutex mutex_;  // guards the two below
   std::exception_ptr error_;
   int failed_rank_ = 0;
+  std::mutex messages_mutex_;  // guards those that are sent and not received
+  std::condition_variable sent_;
+  std::vector<std::deque<std::vector<std::byte>>> messages_;  // by sender, then receiver
 };
 
 // Each rank adds up one part of the values and writes it to all.
@@ -104,6 +143,14 @@ class ThreadCommunicator final : public Communicator {
     group_.barrier();
     return all;
   }
+
+  void send(int to, std::span<const std::byte> bytes) override { group_.send(rank_, to, bytes); }
+  void receive(int from, std::span<std::byte> bytes) override {
+    const std::vector<std::byte> message = group_.receive(from, rank_);
+    require_message(message.size(), bytes.size(), from);
+    std::ranges::copy(message, bytes.begin());
+  }
+  bool has_message(int from) override { return group_.has_message(from, rank_); }
 
  private:
   std::size_t own() const { return static_cast<std::size_t>(rank_); }

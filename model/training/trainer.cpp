@@ -9,10 +9,11 @@
 
 #include "clora/model/training/rank_shares.hpp"
 #include "clora/model/training/recorded_step.hpp"
-#include "clora/ops/optimizers/average.hpp"
 #include "model/training/device_optimizer.hpp"
 #include "model/training/gradient_exchange.hpp"
 #include "model/training/gradient_noise.hpp"
+#include "model/training/parameter_average.hpp"
+#include "model/training/staged_gradients.hpp"
 #include "model/training/step_sums.hpp"
 #include "model/training/trainer_checks.hpp"
 #include "model/transformer/finite_check.hpp"
@@ -53,7 +54,7 @@ struct Trainer::Impl {
     recorded = std::make_unique<RecordedSteps>(
         language_model, &adapter,
         StepTask{StepKind::train, config.contrastive, config.policy, config.preference,
-                 config.ranks != nullptr, config.supervised},
+                 config.ranks != nullptr && model.is_whole(), config.supervised},
         step_results(), arena);
     if (has_kl()) {
       kl_steps = std::make_unique<RecordedSteps>(
@@ -61,6 +62,7 @@ struct Trainer::Impl {
           StepTask{StepKind::evaluate, std::nullopt, config.policy, config.preference},
           StepResults{.loss_sum = sums.of(StepSums::loss), .kl = kl}, arena);
     }
+    if (!model.is_whole()) staged.emplace(model, *recorded, *config.ranks);
     if (config.ranks != nullptr) {
       shares.assign(static_cast<std::size_t>(config.ranks->size()), 1);
       exchange.emplace(context, *config.ranks, adapter.flat_gradients(), sums.exchanged());
@@ -69,10 +71,12 @@ struct Trainer::Impl {
     sums.record_zero(zero);
     if (has_kl()) zero.fill_zero(kl);
     optimizer.emplace(context, config.optimizer, adapter.parameter_set());
+    record_frozen(update);
     optimizer->record(update, update_settings, sums.of(StepSums::grad_norm));
-    record_average();
+    average.emplace(update, adapter, config.average_decay);
     if (config.gradient_noise) {
       first_square.emplace(context);
+      record_frozen(*first_square);
       record_square_sum(*first_square, sums.of(StepSums::first_square), adapter.flat_gradients());
       first_square->seal();
     }
@@ -93,17 +97,24 @@ struct Trainer::Impl {
             .kl = kl};
   }
 
-  // After the update, so that the average of a step has its parameters.
-  void record_average() {
-    if (config.average_decay == 0) return;
-    average = context.upload<float>(adapter.parameters().shape(), DType::f32,
-                                    context.read<float>(adapter.parameters()), MemoryTag::adapters);
-    clora::record_average(update, average, adapter.parameters(), config.average_decay);
+  // Sets the gradients of frozen ranks, the last rows of da and dbt, to 0.
+  void record_frozen(Batch& batch) const {
+    const std::int64_t frozen = config.frozen_ranks;
+    if (frozen == 0) return;
+    for (const AdapterModule& module : adapter.modules()) {
+      const LoraGradients gradients = adapter.gradients(module.site.path);
+      for (const Tensor& rows : {gradients.da, gradients.dbt}) {
+        const std::int64_t columns = rows.shape()[1];
+        const std::size_t bytes = bytes_of(DType::f32, (module.rank - frozen) * columns);
+        batch.fill_zero(rows.slice(bytes, {frozen, columns}, DType::f32));
+      }
+    }
   }
-  void restore_average(const std::vector<float>& values);
 
   UpdateSettings settings_of(std::int64_t step, double learning_rate) const;
   MicroBatchRange own_range(std::size_t count) const;
+  // What micro-batch i of the step gets besides its rows.
+  RecordedRows::Scalars scalars_of(const InFlight& flight, std::size_t i) const;
   // What the gradients of the range need: sums of 0, the adapter's scales, and the KL term of KTO.
   // Returns a fence after it.
   Fence begin_gradients(std::span<const PackedRows> micro_batches, MicroBatchRange own,
@@ -128,14 +139,15 @@ struct Trainer::Impl {
   Context& context;
   std::shared_ptr<Arena> arena = std::make_shared<Arena>();
   std::unique_ptr<RecordedSteps> recorded, kl_steps;
-  std::vector<std::int64_t> shares;  // of the ranks
+  std::vector<std::int64_t> shares;       // of the ranks
+  std::optional<StagedGradients> staged;  // of a stage of a model that is split by layers
   std::optional<GradientExchange> exchange;
   Batch zero, update;
   StepSums sums;
   std::optional<Batch> first_square;  // of the gradients of the step's first micro-batch
   GradientNoise noise;
   Tensor update_settings, kl;
-  Tensor average;  // empty without an average
+  std::optional<ParameterAverage> average;
   std::optional<DeviceOptimizer> optimizer;
   HostHold<InFlight> in_flight;
   std::int64_t steps = 0;
@@ -152,7 +164,7 @@ UpdateSettings Trainer::Impl::settings_of(std::int64_t step, double learning_rat
 }
 
 MicroBatchRange Trainer::Impl::own_range(std::size_t count) const {
-  if (!exchange) return {0, count};
+  if (!exchange || staged) return {0, count};
   return range_of_rank(count, shares, static_cast<std::size_t>(config.ranks->rank()));
 }
 
@@ -176,31 +188,42 @@ void Trainer::Impl::exchange_kl() {
   context.write(kl, std::as_bytes(std::span(of_kl)));
 }
 
+RecordedRows::Scalars Trainer::Impl::scalars_of(const InFlight& flight, std::size_t i) const {
+  const double weight = 1 / flight.weight;
+  const double noise_of_one =
+      config.supervised.neftune_alpha / std::sqrt(static_cast<double>(model.config().hidden_size));
+  const std::int64_t nll_rows = flight.result.nll_rows;
+  // A running count, since steps may have different numbers of micro-batches.
+  const auto draw =
+      static_cast<std::uint32_t>(micro_batches_done + 1) + static_cast<std::uint32_t>(i);
+  return {.weight = config.preference ? 1 : weight,
+          .seed = config.dropout_seed,
+          .step = draw,
+          .settings = flight.settings,
+          .balance_weight = static_cast<float>(config.router_aux_loss_coef /
+                                               static_cast<double>(flight.staging.size())),
+          .answer_weight = static_cast<float>(weight),
+          .nll_weight = nll_rows > 0 ? 1.0F / static_cast<float>(nll_rows) : 0,
+          .noise = static_cast<float>(noise_of_one)};
+}
+
 Fence Trainer::Impl::enqueue_gradients(std::span<const PackedRows> micro_batches,
                                        MicroBatchRange own, InFlight& flight, Fence end) {
   flight.settings = settings_of(flight.result.step, flight.result.learning_rate);
-  const auto balance_weight =
-      static_cast<float>(config.router_aux_loss_coef / static_cast<double>(micro_batches.size()));
   flight.staging.resize(micro_batches.size());
-  const double weight = 1 / flight.weight;
-  const double width = static_cast<double>(model.config().hidden_size);
-  const double noise_of_one = config.supervised.neftune_alpha / std::sqrt(width);
-  const std::int64_t nll_rows = flight.result.nll_rows;
-  for (std::size_t i = own.begin; i < own.end; ++i) {
-    // A running count, since steps may have different numbers of micro-batches.
-    const auto draw =
-        static_cast<std::uint32_t>(micro_batches_done + 1) + static_cast<std::uint32_t>(i);
-    end = recorded->submit(micro_batches[i],
-                           {.weight = config.preference ? 1 : weight,
-                            .seed = config.dropout_seed,
-                            .step = draw,
-                            .settings = flight.settings,
-                            .balance_weight = balance_weight,
-                            .answer_weight = static_cast<float>(weight),
-                            .nll_weight = nll_rows > 0 ? 1.0F / static_cast<float>(nll_rows) : 0,
-                            .noise = static_cast<float>(noise_of_one)},
-                           flight.staging[i]);
+  const auto after = [&](std::size_t i) {
     if (i == 0 && first_square && micro_batches.size() > 1) end = first_square->submit();
+  };
+  if (staged) {
+    staged->run({.micro_batches = micro_batches,
+                 .scalars = [&](std::size_t i) { return scalars_of(flight, i); },
+                 .staging = flight.staging,
+                 .after_backward = after});
+    return end;
+  }
+  for (std::size_t i = own.begin; i < own.end; ++i) {
+    end = recorded->submit(micro_batches[i], scalars_of(flight, i), flight.staging[i]);
+    after(i);
   }
   if (own.begin < own.end) return end;
   // A rank without a micro-batch updates its adapter all the same.
@@ -211,11 +234,13 @@ void Trainer::Impl::begin_exchange(std::span<const PackedRows> micro_batches, Mi
                                    Fence end) {
   const bool computes = own.begin < own.end;
   if (!exchange->has_parts()) {
-    exchange->set_parts(computes ? recorded->latest()
-                                 : recorded->prepare(wanted_rows(micro_batches.front())));
+    const RecordedStep& step =
+        computes ? recorded->latest() : recorded->prepare(wanted_rows(micro_batches.front()));
+    // Each stage has gradients of its own blocks: all are exchanged at the end.
+    exchange->set_parts(staged ? std::vector<GradientPart>() : step.gradient_parts());
   }
   // first_square reads the gradients of the first micro-batch before they are added to others.
-  const bool waits = first_square && own.begin == 0 && own.end == 1;
+  const bool waits = staged || (first_square && own.begin == 0 && own.end == 1);
   exchange->begin(computes && !waits ? &recorded->latest() : nullptr, std::move(end));
 }
 
@@ -333,6 +358,7 @@ std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batche
 }
 
 void Trainer::prepare(const WantedRows& wanted) {
+  if (impl_->staged) return impl_->staged->prepare(wanted);
   impl_->recorded->prepare(wanted);
   if (impl_->kl_steps) impl_->kl_steps->prepare(wanted);  // as many rows with other answers
 }
@@ -374,30 +400,22 @@ std::shared_ptr<Arena> Trainer::arena() const noexcept { return impl_->arena; }
 
 std::int64_t Trainer::steps() const noexcept { return impl_->steps; }
 
+StageSeconds Trainer::stage_seconds() const noexcept {
+  return impl_->staged ? impl_->staged->seconds() : StageSeconds();
+}
+
 Trainer::State Trainer::state() {
   impl_->finish_exchange();
   return {.step = impl_->steps,
           .micro_batches = impl_->micro_batches_done,
           .optimizer = impl_->optimizer->read(),
-          .average = impl_->average.empty() ? std::vector<float>() : average()};
+          .average = impl_->average->exists() ? average() : std::vector<float>()};
 }
 
-std::vector<float> Trainer::average() const {
-  require(!impl_->average.empty(), "trainer: there is no average; set `average_decay`");
-  return impl_->context.read<float>(impl_->average);
-}
-
-void Trainer::Impl::restore_average(const std::vector<float>& values) {
-  const auto elements = average.empty() ? 0 : static_cast<std::size_t>(average.elements());
-  require(values.size() == elements,
-          "trainer: the state to restore must have an average of {} parameters, got {}; create the "
-          "trainer with the same `average_decay`",
-          elements, values.size());
-  if (!average.empty()) context.write(average, std::as_bytes(std::span(values)));
-}
+std::vector<float> Trainer::average() const { return impl_->average->read(); }
 
 void Trainer::restore(const State& state) {
-  impl_->restore_average(state.average);
+  impl_->average->restore(state.average);
   impl_->optimizer->write(state.optimizer);
   impl_->steps = state.step;
   impl_->micro_batches_done = state.micro_batches;

@@ -33,6 +33,10 @@ struct TrainerConfig {
   // the parameters that the Trainer is given. 0: none.
   double average_decay = 0;
   std::uint32_t dropout_seed = 0;
+  // The last ranks of each module that are not trained: their matrices stay as they are, and their
+  // gradients count as 0 (model/transformer/principal_start.hpp). REQUIRES, unless 0: fewer than a
+  // module's ranks; no weight decay; not the optimizer muon, which mixes the ranks of a module.
+  std::int64_t frozen_ranks = 0;
   // Weight of the loss that balances the load of experts (ops/experts/load_balance.hpp): the mean
   // over the micro-batches of a step, each over all of its rows, without padding. 0: not computed,
   // as in transformers unless output_router_logits is set.
@@ -52,6 +56,9 @@ struct TrainerConfig {
   // The ranks that train together, or null. Each has a model, an adapter and a Trainer, with the
   // same contents and settings. step(), drain() and state() are then collective, and an update is
   // enqueued by the next of them after its step(). Must outlive the Trainer.
+  // If the model holds some of its blocks only, rank r has the r-th part of it, and computes it for
+  // the micro-batches of all; each rank has the adapter of all blocks. step() then waits for the
+  // neighbours and the device. REQUIRES: ranks of such a model, and the loss of the next token.
   Communicator* ranks = nullptr;
 };
 
@@ -72,6 +79,13 @@ struct StepResult {
   std::optional<double> noise_scale = {};
   std::vector<PreferenceScore> preference = {};  // of a preference loss
   std::int64_t nll_rows = 0;                     // of a preference loss: PackedAnswers::nll_rows
+};
+
+// The time that a stage of a model takes for the gradients of steps, and the part of it in which
+// its device waits for a neighbour.
+struct StageSeconds {
+  double total = 0;
+  double waited = 0;
 };
 
 class Trainer {
@@ -121,6 +135,8 @@ class Trainer {
   std::vector<float> average() const;
 
   std::int64_t steps() const noexcept;  // optimiser steps enqueued so far
+  // Of all steps but the first; 0 unless the model is split by layers.
+  StageSeconds stage_seconds() const noexcept;
 
   // The optimizer's state and the step number, for checkpoints. Waits.
   struct State {

@@ -76,7 +76,7 @@ class Run {
         valid_(valid),
         config_(config),
         callbacks_(callbacks),
-        ranks_(config.ranks, model.context().device()),
+        ranks_(config.ranks, model),
         trainer_(model, adapter, trainer_config(config)),
         evaluator_(model, &adapter, trainer_.arena(), config.contrastive, config.policy),
         order_(order_of(config, train.data_shares())),
@@ -136,7 +136,8 @@ class Run {
             .stopped = stopped_,
             .final_loss = final_loss_,
             .ended_early = ends_early() && trainer_.steps() < total_,
-            .best = best_result()};
+            .best = best_result(),
+            .idle_shares = ranks_.idle_shares(trainer_)};
   }
 
  private:
@@ -316,6 +317,7 @@ TrainerConfig trainer_config(const TrainingRunConfig& config) {
           .clip_norm = config.clip_norm,
           .average_decay = config.average_decay,
           .dropout_seed = static_cast<std::uint32_t>(config.seed),
+          .frozen_ranks = config.frozen_ranks,
           .router_aux_loss_coef = config.router_aux_loss_coef,
           .contrastive = config.contrastive,
           .preference = config.preference,

@@ -42,6 +42,9 @@ struct TrainingSummary {
   // With early stopping: the step and the held-out loss of the best adapter, which is the one in
   // adapter_out; nullopt if the run was stopped before its first validation.
   std::optional<EvalResult> best = {};
+  // Of a model that is split by layers: the part of the time of all steps but the first in which
+  // each rank's device waited for a neighbour; else empty.
+  std::vector<double> idle_shares = {};
 };
 
 TrainerConfig trainer_config(const TrainingRunConfig& config);

@@ -54,10 +54,10 @@ LoraWeights embedding_adapter_of(const Adapter* adapter) {
 }
 
 Shape adapted_shape(const LanguageModel& model, std::string_view path) {
-  if (path != kEmbeddingsPath && path != kHeadPath) return model.linear(path).weights.w.shape();
+  if (const LinearLayer* linear = model.find_linear(path)) return linear->weights.w.shape();
   const std::vector<AdapterSite> sites = all_adapter_sites(model.config());
   const auto at = std::ranges::find(sites, path, &AdapterSite::path);
-  require(at != sites.end(), "model: its {} cannot be adapted", path);
+  require(at != sites.end(), "model: it has no module {} that can be adapted", path);
   return {at->outputs, at->inputs};
 }
 

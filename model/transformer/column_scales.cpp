@@ -16,6 +16,11 @@ bool has_columns(const std::string& path) {
          path != kHeadPath;
 }
 
+// Whether the module belongs to another stage of a model that is split by layers.
+bool is_elsewhere(const LanguageModel& model, const AdapterModule& module) {
+  return !model.is_whole() && model.find_linear(module.site.path) == nullptr;
+}
+
 void refuse_others(const Adapter& adapter) {
   for (const AdapterModule& module : adapter.modules()) {
     if (has_columns(module.site.path)) continue;
@@ -40,10 +45,11 @@ Tensor ColumnScales::Columns::of(const Tensor& flat) const {
   return flat.slice(at * sizeof(float), {count}, DType::f32);
 }
 
-void ColumnScales::place(const Context& context, const Adapter& adapter) {
+void ColumnScales::place(const LanguageModel& model, const Adapter& adapter) {
   const std::size_t step =
-      std::max<std::size_t>(1, context.device().base_alignment_bytes / sizeof(float));
+      std::max<std::size_t>(1, model.context().device().base_alignment_bytes / sizeof(float));
   for (const AdapterModule& module : adapter.modules()) {
+    if (is_elsewhere(model, module)) continue;
     columns_[module.site.path] = {end_, module.site.outputs};
     end_ = round_up(end_ + static_cast<std::size_t>(module.site.outputs), step);
   }
@@ -51,7 +57,8 @@ void ColumnScales::place(const Context& context, const Adapter& adapter) {
 
 void ColumnScales::record(LanguageModel& model, const Adapter& adapter) {
   Context& context = model.context();
-  place(context, adapter);
+  place(model, adapter);
+  if (columns_.empty()) return;
   const Shape all{static_cast<std::int64_t>(end_)};
   squared_ = context.allocate(all, DType::f32, MemoryTag::adapters);
   scales_ = context.allocate(all, DType::f32, MemoryTag::adapters);
@@ -59,6 +66,7 @@ void ColumnScales::record(LanguageModel& model, const Adapter& adapter) {
   DoraLayers layers{
       .parameters = adapter.parameters(), .squared = squared_, .column_scale = scales_};
   for (const AdapterModule& module : adapter.modules()) {
+    if (is_elsewhere(model, module)) continue;
     const Columns& columns = columns_.at(module.site.path);
     const Weight& w = model.linear(module.site.path).weights.w;
     record_weight_norms(once, columns.of(squared_), w);
@@ -95,8 +103,11 @@ void initialise_magnitudes(LanguageModel& model, Adapter& adapter) {
   if (context.config().dry_run) return;
   const ColumnScales scales(model, &adapter);
   for (const AdapterModule& module : adapter.modules()) {
-    std::vector<float> norms = context.read<float>(scales.of(module.site.path));
-    for (float& value : norms) value = value == 0 ? 0 : 1 / value;
+    std::vector<float> norms(static_cast<std::size_t>(module.site.outputs), 0.0F);
+    if (!is_elsewhere(model, module)) {
+      norms = context.read<float>(scales.of(module.site.path));
+      for (float& value : norms) value = value == 0 ? 0 : 1 / value;
+    }
     context.write(adapter.magnitude(module.site.path), std::as_bytes(std::span(norms)));
   }
 }

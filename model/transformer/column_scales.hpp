@@ -22,7 +22,8 @@ class ColumnScales {
  public:
   // Computes the norms of the weights, which reads each adapted weight once, and the factors;
   // waits. Does nothing if the adapter is null or has no magnitudes. Errors: unsupported if a
-  // module is of experts; out_of_memory.
+  // module is of experts; out_of_memory. In a stage of a model that is split by layers, of the
+  // modules of its blocks.
   ColumnScales(LanguageModel& model, const Adapter* adapter);
 
   // Enqueues the computation from the current parameters (record_column_scales()).
@@ -31,7 +32,7 @@ class ColumnScales {
   Tensor of(std::string_view path) const;
 
  private:
-  void place(const Context& context, const Adapter& adapter);
+  void place(const LanguageModel& model, const Adapter& adapter);
   void record(LanguageModel& model, const Adapter& adapter);
 
   // Of each module's columns in the two flat tensors [c].
@@ -47,7 +48,9 @@ class ColumnScales {
 };
 
 // Sets all magnitudes to the norms of the rows of w + scale b a, so that the adapter computes what
-// it would without them. Waits. Does nothing without magnitudes. Errors: as above.
+// it would without them; in a stage of a model that is split by layers, those of other stages to 0,
+// so that the magnitudes of all stages add up. Waits. Does nothing without magnitudes. Errors: as
+// above.
 void initialise_magnitudes(LanguageModel& model, Adapter& adapter);
 
 }  // namespace clora

@@ -128,7 +128,7 @@ Linears linears_in(const ShortConvWeights& f) { return {&f.in, &f.out}; }
 Linears linears_in(const DeltaNetWeights& f) { return all_of(f.in, f.out); }
 Linears linears_in(const MlpWeights& f) { return {&f.up, &f.down}; }
 
-const LinearLayer* find_linear(const SubLayerWeights& layer, std::string_view path) {
+const LinearLayer* find_linear_in(const SubLayerWeights& layer, std::string_view path) {
   const Linears all = std::visit([](const auto& f) { return linears_in(f); }, layer.f);
   const auto at = std::ranges::find(all, path, [](const LinearLayer* each) { return each->path; });
   return at == all.end() ? nullptr : *at;
@@ -139,27 +139,50 @@ const LinearLayer* find_linear(const SubLayerWeights& layer, std::string_view pa
 LanguageModel::LanguageModel(Context& context, const WeightFiles& files, const LoadOptions& options)
     : context_(&context),
       config_(files.config()),
+      range_(options.blocks.value_or(all_blocks(config_))),
       stored_weights_(files.all()),
       longest_context_(longest_context(files.config(), options.context_length)) {
-  require_free_memory(context, files);
+  check(range_, config_);
+  std::vector<WeightView> wanted = stored_weights_;
+  std::erase_if(
+      wanted, [this](const WeightView& view) { return !holds_tensor(config_, range_, view.name); });
+  require_free_memory(context, wanted);
   warn_of_unread_keys(context, config_);
-  LayerLoader loader(context, files, options);
-  const ModelConfig& c = config_;
-  const Shape matrix{c.vocabulary, c.hidden_size};
-  const std::string words = c.embedding.words.hugging_face + ".weight";
-  const bool are_head = c.has_head && c.tied_head;
+  LayerLoader loader(context, files, wanted, options);
+  if (is_first()) load_embeddings(loader);
+  position_bias_ = loader.position_bias();
+  for (std::int64_t block = 0; block < range_.end; ++block) {
+    if (range_.contains(block)) {
+      blocks_.push_back(loader.block(static_cast<std::size_t>(block)));
+    } else {
+      loader.skip(config_.blocks[static_cast<std::size_t>(block)]);
+    }
+  }
+  if (is_last()) load_output(loader);
+  weight_bytes_ = loader.tensors().bytes();
+}
+
+void LanguageModel::load_embeddings(LayerLoader& loader) {
+  const Shape matrix{config_.vocabulary, config_.hidden_size};
+  const std::string words = config_.embedding.words.hugging_face + ".weight";
+  const bool are_head = config_.has_head && config_.tied_head && is_last();
   embeddings_ = are_head ? loader.tensors().matrix(words, matrix)
                          : loader.tensors().lookup_table(words, matrix);
   position_embeddings_ = loader.position_embeddings();
   embedding_norm_ = loader.embedding_norm();
-  position_bias_ = loader.position_bias();
-  for (std::size_t layer = 0; layer < c.blocks.size(); ++layer) {
-    blocks_.push_back(loader.block(layer));
-  }
+}
+
+// A tied head of a stage that does not hold the embeddings is loaded by their name.
+void LanguageModel::load_output(LayerLoader& loader) {
   final_norm_ = loader.final_norm();
-  if (c.has_head)
-    head_ = are_head ? embeddings_ : loader.tensors().matrix("lm_head.weight", matrix);
-  weight_bytes_ = loader.tensors().bytes();
+  if (!config_.has_head) return;
+  if (config_.tied_head && is_first()) {
+    head_ = embeddings_;
+    return;
+  }
+  const std::string name =
+      config_.tied_head ? config_.embedding.words.hugging_face + ".weight" : "lm_head.weight";
+  head_ = loader.tensors().matrix(name, {config_.vocabulary, config_.hidden_size});
 }
 
 const Weight& LanguageModel::head() const {
@@ -168,6 +191,8 @@ const Weight& LanguageModel::head() const {
          "model {}: a {} model is an encoder, which embeds texts and predicts no tokens; use clora "
          "embed or Embedder",
          config_.name, config_.family);
+  require(is_last(), "model {}: its head is not on the device of blocks [{}, {}), but on the last",
+          config_.name, range_.begin, range_.end);
   return head_;
 }
 
@@ -178,13 +203,21 @@ void LanguageModel::require_context(std::int64_t length) const {
           config_.name, longest_context_, length);
 }
 
-const LinearLayer& LanguageModel::linear(std::string_view path) const {
+const LinearLayer* LanguageModel::find_linear(std::string_view path) const {
   for (const BlockWeights& block : blocks_) {
     for (const SubLayerWeights& layer : block) {
-      if (const LinearLayer* found = find_linear(layer, path)) return *found;
+      if (const LinearLayer* found = find_linear_in(layer, path)) return found;
     }
   }
-  fail(ErrorCode::invalid_argument, "model: '{}' is not one of its linear layers", path);
+  return nullptr;
+}
+
+const LinearLayer& LanguageModel::linear(std::string_view path) const {
+  if (const LinearLayer* found = find_linear(path)) return *found;
+  fail(ErrorCode::invalid_argument, "model: '{}' is not one of its linear layers{}", path,
+       is_whole()
+           ? ""
+           : fmt::format(" in the blocks [{}, {}) on this device", range_.begin, range_.end));
 }
 
 Tensor LanguageModel::rope_table(const RopeSpec& rope, std::int64_t positions) {

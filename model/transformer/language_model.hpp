@@ -7,17 +7,21 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "clora/lora/adapter.hpp"
+#include "clora/model/configuration/block_range.hpp"
 #include "clora/model/configuration/model_config.hpp"
 #include "clora/model/transformer/layer_weights.hpp"
 #include "clora/model/weights/weights.hpp"
 
 namespace clora {
+
+class LayerLoader;
 
 struct LoadOptions {
   // Called with 0 before the first weight, then after each weight with the fraction of the bytes
@@ -28,6 +32,9 @@ struct LoadOptions {
   // longrope). As in llama.cpp, it holds for all contexts of the model; 0: none is longer than the
   // model's original ones.
   std::int64_t context_length = 0;
+  // The blocks that are loaded, of a stage of a model that is split by layers
+  // (model/configuration/block_range.hpp); nullopt: all.
+  std::optional<BlockRange> blocks = {};
 };
 
 class LanguageModel {
@@ -42,7 +49,12 @@ class LanguageModel {
   LanguageModel(Context& context, const WeightFiles& files, const LoadOptions& options = {});
 
   Context& context() const noexcept { return *context_; }
-  const ModelConfig& config() const noexcept { return config_; }
+  const ModelConfig& config() const noexcept { return config_; }  // of the model with all blocks
+  // The held blocks. What belongs to another stage is empty in what follows.
+  const BlockRange& range() const noexcept { return range_; }
+  bool is_first() const noexcept { return range_.begin == 0; }
+  bool is_last() const noexcept { return range_.end == config_.layers; }
+  bool is_whole() const noexcept { return is_first() && is_last(); }
   const Weight& embeddings() const noexcept { return embeddings_; }  // [V, D]
   // Of each position [P, D], with what else every row gets; or empty.
   const Tensor& position_embeddings() const noexcept { return position_embeddings_; }
@@ -50,7 +62,7 @@ class LanguageModel {
   const Tensor& position_bias() const noexcept { return position_bias_; }
   const NormWeights& embedding_norm() const noexcept { return embedding_norm_; }
   const NormWeights& final_norm() const noexcept { return final_norm_; }
-  // [V, D]. Errors: unsupported for an encoder.
+  // [V, D]. Errors: unsupported for an encoder; invalid_argument for a stage that is not the last.
   const Weight& head() const;
   const std::vector<BlockWeights>& blocks() const noexcept { return blocks_; }
 
@@ -58,8 +70,9 @@ class LanguageModel {
   // model was loaded for shorter ones (LoadOptions::context_length).
   void require_context(std::int64_t length) const;
 
-  // Errors: invalid_argument if the model has no linear layer of that path; those of experts are in
-  // ExpertsWeights.
+  // Null if no held block has a linear layer of that path; those of experts are in ExpertsWeights.
+  const LinearLayer* find_linear(std::string_view path) const;
+  // Errors: invalid_argument if there is none.
   const LinearLayer& linear(std::string_view path) const;
 
   // Cosines and sines of at least `positions` positions, [P, E/2, 2]; cached, and rebuilt for more
@@ -68,14 +81,19 @@ class LanguageModel {
   // Those of every rope of the model.
   void prepare_rope_tables(std::int64_t positions);
 
+  // Of the held weights, on the device.
   std::size_t weight_bytes() const noexcept { return weight_bytes_; }
-  // The stored weights in the order of computation. Their files stay mapped as long as the model
-  // lives: for fingerprints of runs, and to name a tensor that is not finite.
+  // The stored weights of all blocks, in the order of computation. Their files stay mapped as long
+  // as the model lives: for fingerprints of runs, and to name a tensor that is not finite.
   const std::vector<WeightView>& stored_weights() const noexcept { return stored_weights_; }
 
  private:
+  void load_embeddings(LayerLoader& loader);
+  void load_output(LayerLoader& loader);
+
   Context* context_;
   ModelConfig config_;
+  BlockRange range_;
   Weight embeddings_, head_;
   Tensor position_embeddings_, position_bias_;
   NormWeights embedding_norm_, final_norm_;

@@ -73,6 +73,13 @@ BlockWeights LayerLoader::block(std::size_t layer) {
   return block;
 }
 
+void LayerLoader::skip(const BlockSpec& block) {
+  for (const SubLayerSpec& layer : block) {
+    const bool has_router_only = std::holds_alternative<ExpertsLayerSpec>(layer.f);
+    linears_ += has_router_only ? 1 : static_cast<std::uint32_t>(linears_of(layer).size());
+  }
+}
+
 NormWeights LayerLoader::norm(const NormSpec& spec, float scale) {
   if (!spec.exists()) return {};
   const std::string name = prefix_ + spec.names.hugging_face;

@@ -5,6 +5,7 @@
 
 #include <initializer_list>
 #include <optional>
+#include <span>
 
 #include "clora/model/transformer/language_model.hpp"
 #include "model/weights/weight_loader.hpp"
@@ -13,8 +14,10 @@ namespace clora {
 
 class LayerLoader {
  public:
-  LayerLoader(Context& context, const WeightFiles& files, const LoadOptions& options)
-      : tensors_(context, files, options.progress), options_(options) {}
+  // wanted: as WeightLoader's.
+  LayerLoader(Context& context, const WeightFiles& files, std::span<const WeightView> wanted,
+              const LoadOptions& options)
+      : tensors_(context, files, wanted, options.progress), options_(options) {}
 
   WeightLoader& tensors() noexcept { return tensors_; }
 
@@ -25,6 +28,8 @@ class LayerLoader {
   NormWeights embedding_norm();
   // Block `layer`. Linear layers and caches are numbered in the order of loading.
   BlockWeights block(std::size_t layer);
+  // Counts the linear layers of a block that is not loaded.
+  void skip(const BlockSpec& block);
   // Also multiplied by the scale of the logits, which are linear in it.
   NormWeights final_norm();
 

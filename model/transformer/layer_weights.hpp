@@ -32,7 +32,7 @@ struct AttentionWeights {
   std::vector<LinearLayer> qkv;  // q, k and v, or one layer of all three
   LinearLayer o;
   NormWeights q_norm, k_norm;   // of each head [E], or empty
-  std::size_t cache_index = 0;  // of its keys and values, among the caches of the model
+  std::size_t cache_index = 0;  // of its keys and values, among the caches of the held blocks
 };
 
 struct FeedForwardWeights {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "clora/model/transformer/model_stage.hpp"
 #include "clora/ops/sample.hpp"
 #include "model/transformer/fused_decoding.hpp"
 #include "model/transformer/recorded_model.hpp"
@@ -53,7 +54,7 @@ std::int64_t PagedForward::table_pages() const {
 
 void PagedForward::allocate_caches() {
   const std::int64_t rows = config_.pages * config_.page_positions;
-  for (const BlockSpec& block : model_.config().blocks) {
+  for (const BlockSpec& block : block_specs(model_)) {
     for (const SubLayerSpec& layer : block) {
       require_heads(layer, config_.cache_type);
       const std::vector<Shape> shapes = cache_shapes(layer, rows);
@@ -89,12 +90,17 @@ bool PagedForward::record_fused_blocks(Recorded& f, Recording& recording, const 
   return true;
 }
 
+// Those of the tokens, or of the sequences' latest ones.
+Tensor PagedForward::record_ids(Recorded& f) {
+  const Tensor ids = f.batch.temporary({f.inputs.shape().rows()}, DType::i32, "ids");
+  record_pick_ids(f.batch, ids, f.inputs.part(StepInputs::kIds),
+                  f.inputs.part(StepInputs::kSources), latest_);
+  return ids;
+}
+
 void PagedForward::record(Recorded& f) {
   const StepShape& shape = f.inputs.shape();
   const TraceSpan span(context_.trace(), "record", shape.prompt_rows == 0 ? "decode" : "prefill");
-  const Tensor ids = f.batch.temporary({shape.rows()}, DType::i32, "ids");
-  record_pick_ids(f.batch, ids, f.inputs.part(StepInputs::kIds),
-                  f.inputs.part(StepInputs::kSources), latest_);
   // One row is decoded in one launch, in f32.
   const DType type = shape.rows() == 1 ? DType::f32 : context_.activation_type();
   Recording recording(model_, f.batch,
@@ -107,14 +113,23 @@ void PagedForward::record(Recorded& f) {
                        .row_groups = f.inputs.row_groups(),
                        .caches = caches_,
                        .places = f.inputs.places(config_.page_positions)});
+  bool is_in_place = false;  // the blocks overwrite the stream that they read
   const RecordedModel model(
       recording,
-      {.ids = ids,
-       .selected = shape.selects ? f.inputs.part(StepInputs::kOutputs) : Tensor(),
+      {.ids = model_.is_first() ? record_ids(f) : Tensor(),
+       .stream = model_.is_first() ? Tensor() : stream(shape.rows()),
+       .selected =
+           shape.selects && model_.is_last() ? f.inputs.part(StepInputs::kOutputs) : Tensor(),
        .selected_groups = f.inputs.output_groups(),
-       .fused_blocks = [&](const Tensor& x) { return record_fused_blocks(f, recording, x); },
+       .fused_blocks =
+           [&](const Tensor& x) {
+             const bool fused = record_fused_blocks(f, recording, x);
+             is_in_place = fused && !model_.is_first();
+             return fused;
+           },
        .output_type = type});
-  if (shape.outputs > 0) model.record_logits(logits(shape.outputs));
+  if (model_.is_last() && shape.outputs > 0) model.record_logits(logits(shape.outputs));
+  if (!model_.is_last() && !is_in_place) f.batch.copy(stream(shape.rows()), model.output());
   f.batch.seal();
   if (shape.adapted) f.generation = config_.stacks->generation();
 }
@@ -141,9 +156,13 @@ PagedForward::Staged PagedForward::begin(const StepShape& shape) {
   Recorded& f = forward(shape);
   f.turn = (f.turn + 1) % f.uploads.size();
   f.uploads[f.turn].wait();
-  const Staged staged{f.inputs, f.words()};
-  f.inputs.clear(staged.words);
-  return staged;
+  f.inputs.clear(f.words());
+  return staged(shape);
+}
+
+PagedForward::Staged PagedForward::staged(const StepShape& shape) {
+  const Recorded& f = forward(shape);
+  return {f.inputs, f.words()};
 }
 
 void PagedForward::submit(const StepShape& shape) {
@@ -159,6 +178,15 @@ const Tensor& PagedForward::logits(std::int64_t outputs) {
                                MemoryTag::activations);
   }
   return logits;
+}
+
+const Tensor& PagedForward::stream(std::int64_t rows) {
+  Tensor& stream = streams_[rows];
+  if (stream.empty()) {
+    stream =
+        context_.allocate({rows, model_.config().hidden_size}, DType::f32, MemoryTag::activations);
+  }
+  return stream;
 }
 
 bool PagedForward::gave_up(const StepShape& shape) const {

@@ -3,7 +3,9 @@
 //
 // The caller says in the inputs of a step where its rows are. The cache and the logits stay on the
 // device. A layer with a state has that of one sequence, whose steps follow one another from
-// position 0 on. Threads: one at a time. Must not outlive the model or the adapters.
+// position 0 on. Of a model that has only some of the blocks (BlockRange), it is the forward of
+// these, from the residual stream before them to that after them (model/generation/
+// staged_forward.hpp). Threads: one at a time. Must not outlive the model or the adapters.
 #pragma once
 
 #include <array>
@@ -59,10 +61,17 @@ class PagedForward {
     std::span<std::int32_t> part(StepInputs::Part part) const { return inputs.part(part, words); }
   };
   Staged begin(const StepShape& shape);
+  // That of the last begin(). REQUIRES: no submit() of the shape has followed it.
+  Staged staged(const StepShape& shape);
   // Enqueues the upload of what was staged, and the step.
   void submit(const StepShape& shape);
-  // [outputs, V] f32: the logits of the last step with as many outputs.
+  // [outputs, V] f32: the logits of the last step with as many outputs. REQUIRES: the model has the
+  // last block.
   const Tensor& logits(std::int64_t outputs);
+  // [rows, D] f32: the residual stream of a step of as many rows. Unless the model has the first
+  // block, the caller writes that before the blocks between begin() and submit(); unless it has the
+  // last one, it is that after them when the step has ended.
+  const Tensor& stream(std::int64_t rows);
   // Device memory for temporaries of all steps, which batches between them may share.
   const std::shared_ptr<Arena>& arena() const noexcept { return arena_; }
   // Whether the work-groups of the last step of that shape were not co-resident, so that its result
@@ -89,6 +98,7 @@ class PagedForward {
   Recorded& forward(const StepShape& shape);
   bool is_outdated(const Recorded& f) const;
   void record(Recorded& f);
+  Tensor record_ids(Recorded& f);
   // Records all blocks of one row in one launch, or in few per block, if the device and the model
   // allow it; x becomes their output.
   bool record_fused_blocks(Recorded& f, Recording& recording, const Tensor& x);
@@ -99,7 +109,8 @@ class PagedForward {
   ColumnScales scales_;
   std::vector<CacheTensors> caches_;
   Tensor latest_;
-  std::map<std::int64_t, Tensor> logits_;  // by outputs
+  std::map<std::int64_t, Tensor> logits_;   // by outputs
+  std::map<std::int64_t, Tensor> streams_;  // by rows
   std::shared_ptr<Arena> arena_ = std::make_shared<Arena>();
   std::map<StepShape, std::unique_ptr<Recorded>> forwards_;
 };

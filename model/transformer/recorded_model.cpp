@@ -19,30 +19,45 @@ RecordedModel::RecordedModel(Recording& recording, const ModelInputs& inputs)
     : recording_(recording),
       embedding_norm_(recording.adapted(recording.model().embedding_norm())),
       final_norm_(recording.adapted(recording.model().final_norm())),
+      stream_(inputs.stream),
       selected_groups_(inputs.selected.empty() ? recording.row_groups() : inputs.selected_groups) {
   const LanguageModel& model = recording.model();
-  Batch& batch = recording.batch();
-  Tensor x = rows_of_stream(recording.rows(), "embeddings");
-  record_embedding(batch, x, inputs.ids, embeddings_of(model, recording.adapter()),
-                   embedding_scale());
-  add_adapter_of_embeddings(x, inputs.ids);
-  if (!recording.embedding_noise().empty()) {
-    record_embedding_noise(batch, x, recording.embedding_noise(), recording.seed_and_step());
+  if (!model.is_first()) {
+    require_tensor("recorded model", "stream", stream_,
+                   {recording.rows(), model.config().hidden_size}, DType::f32);
   }
-  if (recording.trains()) dembeddings_ = embeddings_gradient_of(recording.adapter());
-  if (!dembeddings_.empty()) adapted_ids_ = inputs.ids;
-  x = with_positions(x);
+  const Tensor x = model.is_first() ? record_embeddings(inputs.ids) : stream_;
   const bool fused = inputs.fused_blocks && inputs.fused_blocks(x);
-  selected_rows_ = fused ? x : record_blocks(x);
-  if (!inputs.selected.empty()) {
-    const Tensor all = selected_rows_;
-    selected_rows_ = rows_of_stream(inputs.selected.elements(), "selected rows");
-    record_embedding(batch, selected_rows_, inputs.selected, all);  // gathers rows
-  }
+  output_ = fused ? x : record_blocks(x);
+  if (!model.is_last()) return;
+  selected_rows_ = selected(output_, inputs.selected);
   output_ = selected_rows_;
   if (final_norm_.empty()) return;
+  Batch& batch = recording.batch();
   output_ = batch.temporary(selected_rows_.shape(), inputs.output_type, "final norm");
   record_norm(batch, output_, selected_rows_, final_norm_.weights, recording.epsilon());
+}
+
+Tensor RecordedModel::record_embeddings(const Tensor& ids) {
+  Batch& batch = recording_.batch();
+  const Tensor x = rows_of_stream(recording_.rows(), "embeddings");
+  record_embedding(batch, x, ids, embeddings_of(recording_.model(), recording_.adapter()),
+                   embedding_scale());
+  add_adapter_of_embeddings(x, ids);
+  if (!recording_.embedding_noise().empty()) {
+    record_embedding_noise(batch, x, recording_.embedding_noise(), recording_.seed_and_step());
+  }
+  if (recording_.trains()) dembeddings_ = embeddings_gradient_of(recording_.adapter());
+  if (!dembeddings_.empty()) adapted_ids_ = ids;
+  return with_positions(x);
+}
+
+// x itself if `rows` is empty.
+Tensor RecordedModel::selected(const Tensor& x, const Tensor& rows) {
+  if (rows.empty()) return x;
+  const Tensor chosen = rows_of_stream(rows.elements(), "selected rows");
+  record_embedding(recording_.batch(), chosen, rows, x);  // gathers rows
+  return chosen;
 }
 
 float RecordedModel::embedding_scale() const {
@@ -331,14 +346,14 @@ void RecordedModel::note_gradients(const Block& block) {
 
 void RecordedModel::record_backward(const Tensor& doutput, const Tensor& place) {
   StreamGradient dx = record_output_backward(doutput, place);
-  const bool to_embeddings =
-      embedding_norm_.is_trained() || !embedding_s_.empty() || !dembeddings_.empty();
+  const bool to_input = !stream_.empty() || embedding_norm_.is_trained() || !embedding_s_.empty() ||
+                        !dembeddings_.empty();
   const auto lowest_block =
-      to_embeddings ? blocks_.begin() : std::ranges::find_if(blocks_, &Block::is_trained);
+      to_input ? blocks_.begin() : std::ranges::find_if(blocks_, &Block::is_trained);
   for (auto block = blocks_.end(); block != lowest_block;) {
     --block;
     recompute(static_cast<std::size_t>(block - blocks_.begin()));
-    record_block_backward(*block, dx, !to_embeddings && block == lowest_block);
+    record_block_backward(*block, dx, !to_input && block == lowest_block);
     note_gradients(*block);
   }
   if (embedding_norm_.is_trained()) {
@@ -350,6 +365,7 @@ void RecordedModel::record_backward(const Tensor& doutput, const Tensor& place) 
     record_table_gradient(recording_.batch(), dembeddings_, dx.d, adapted_ids_, embedding_scale());
   }
   recording_.deferred().flush(recording_.batch());
+  if (!stream_.empty()) recording_.batch().copy(stream_, dx.d);
 }
 
 void RecordedModel::record_embeddings_backward(const Tensor& dx) {

@@ -4,6 +4,9 @@
 //   x = embeddings of the ids;  each sub-layer of each block adds to it (BlockSpec)
 //   output = norm(the selected rows of x), or these rows themselves
 //
+// In a stage of a model that is split by layers, x begins as the stream of the stage before, and
+// the output is all of x if a stage follows.
+//
 // The head follows in record_logits(), or with the loss, which is the caller's. The backward
 // recomputes the norms' outputs in the passes that compute their gradients.
 #pragma once
@@ -17,8 +20,11 @@
 namespace clora {
 
 struct ModelInputs {
-  Tensor ids;            // [T] i32
-  Tensor selected = {};  // [C] i32, the rows of the output; empty: all
+  Tensor ids = {};  // [T] i32; REQUIRES: given in the first stage
+  // [T, D] f32, the output of the stage before; REQUIRES: given in all other stages. Its contents
+  // become its gradient in record_backward().
+  Tensor stream = {};
+  Tensor selected = {};  // [C] i32, the rows of the output; empty: all. Of the last stage
   // RecordingOptions::row_groups of the selected rows [C, 4]; REQUIRES: given for rows that are
   // selected, if there are stacks.
   Tensor selected_groups = {};
@@ -32,14 +38,15 @@ class RecordedModel {
   // Records the forward. The recording must outlive the object.
   RecordedModel(Recording& recording, const ModelInputs& inputs);
 
-  const Tensor& output() const noexcept { return output_; }  // [C, D]
+  // [C, D], or [T, D] f32 in a stage that is not the last.
+  const Tensor& output() const noexcept { return output_; }
   // Records the logits of the output: the head's product, and the soft cap if the model has one.
   // Overwrites logits [C, V] f32.
   void record_logits(const Tensor& logits) const;
 
   // doutput: the gradient of the output, overwritten. place [T] i32: the row's index among the
-  // selected ones, or -1; empty if all rows are. Gradients of all adapters accumulate. REQUIRES:
-  // the pass trains.
+  // selected ones, or -1; empty if all rows are. Gradients of all adapters of the held blocks
+  // accumulate. ModelInputs::stream becomes its gradient. REQUIRES: the pass trains.
   void record_backward(const Tensor& doutput, const Tensor& place);
   // The gradients of each block, in the order of the backward, with the batch's marks if
   // RecordingOptions::marks_gradients is set. All other gradients are final at the end.
@@ -78,6 +85,9 @@ class RecordedModel {
     const Tensor& for_products() const { return bf16.empty() ? d : bf16; }
   };
 
+  // [T, D]
+  Tensor record_embeddings(const Tensor& ids);
+  Tensor selected(const Tensor& x, const Tensor& rows);
   float embedding_scale() const;
   // The adapter of rows of their own if a stack has one, or that of all.
   LoraWeights embedding_adapter() const;
@@ -119,6 +129,7 @@ class RecordedModel {
 
   Recording& recording_;
   AdaptedNorm embedding_norm_, final_norm_;
+  Tensor stream_;       // ModelInputs::stream
   Tensor embedded_;     // [T, D], before the norm of embeddings, if that is trained
   Tensor dembeddings_;  // the gradient of embeddings that the pass trains in full, or empty
   std::vector<Block> blocks_;

@@ -10,9 +10,9 @@
 namespace clora {
 namespace {
 
-std::size_t stored_bytes(const WeightFiles& files) {
+std::size_t stored_bytes(std::span<const WeightView> views) {
   std::size_t bytes = 0;
-  for (const WeightView& view : files.all()) bytes += view.bytes.size();
+  for (const WeightView& view : views) bytes += view.bytes.size();
   return bytes;
 }
 
@@ -58,10 +58,10 @@ WeightView stacked(const std::vector<WeightView>& views) {
   return all;
 }
 
-// The memory that the tensors of the files take on the device, without bf16 copies.
-std::size_t bytes_to_load(Context& context, const WeightFiles& files) {
+// The memory that the tensors take on the device, without bf16 copies.
+std::size_t bytes_to_load(Context& context, std::span<const WeightView> views) {
   std::size_t bytes = 0;
-  for (const WeightView& view : files.all()) {
+  for (const WeightView& view : views) {
     const WeightForm form = form_of(context, view);
     if (stays_in_file(context, view, form)) continue;
     bytes += bytes_of(form.type, static_cast<std::size_t>(view.shape.elements()));
@@ -70,9 +70,9 @@ std::size_t bytes_to_load(Context& context, const WeightFiles& files) {
 }
 
 // The memory that bf16 copies of all weights may take.
-std::size_t copy_budget(Context& context, const WeightFiles& files) {
+std::size_t copy_budget(Context& context, std::span<const WeightView> wanted) {
   const std::size_t free = context.pool().statistics().free_bytes();
-  const std::size_t rest = free - std::min(free, bytes_to_load(context, files));
+  const std::size_t rest = free - std::min(free, bytes_to_load(context, wanted));
   return static_cast<std::size_t>(context.config().weight_copy_share * static_cast<double>(rest));
 }
 
@@ -96,12 +96,13 @@ std::span<const std::byte> in_order(const WeightView& view, std::vector<std::byt
 
 }  // namespace
 
-WeightLoader::WeightLoader(Context& context, const WeightFiles& files, const LoadProgress& progress)
+WeightLoader::WeightLoader(Context& context, const WeightFiles& files,
+                           std::span<const WeightView> wanted, const LoadProgress& progress)
     : context_(context),
       files_(files),
       progress_(progress),
-      wanted_(stored_bytes(files)),
-      copies_(context, copy_budget(context, files)) {
+      wanted_(stored_bytes(wanted)),
+      copies_(context, copy_budget(context, wanted)) {
   report(0);
 }
 
@@ -235,8 +236,8 @@ void WeightLoader::report(double fraction) const {
   fail(ErrorCode::cancelled, "model: loading was cancelled at {:.0f} %", 100 * fraction);
 }
 
-void require_free_memory(Context& context, const WeightFiles& files) {
-  const std::size_t wanted = bytes_to_load(context, files);
+void require_free_memory(Context& context, std::span<const WeightView> views) {
+  const std::size_t wanted = bytes_to_load(context, views);
   const MemoryStatistics pool = context.pool().statistics();
   const std::size_t free = pool.free_bytes();
   if (wanted <= free) return;

@@ -5,7 +5,7 @@
 // those of products get copies in bf16 where kernels read such and ContextConfig::weight_copy_share
 // allows it.
 // Small parameters become f32. Tensors that are stored in another order than Hugging Face's are
-// reordered. After each tensor, `progress` is called with the fraction of the files' bytes that is
+// reordered. After each tensor, `progress` is called with the fraction of the wanted bytes that is
 // loaded; Error(cancelled) if it returns false. Private to model/. Must not outlive its arguments.
 // Threads: one at a time. Errors of all functions: those of WeightFiles::get, and out_of_memory.
 #pragma once
@@ -27,8 +27,10 @@ using LoadProgress = std::function<bool(double fraction)>;
 
 class WeightLoader {
  public:
-  // Calls progress(0). progress may be empty.
-  WeightLoader(Context& context, const WeightFiles& files, const LoadProgress& progress);
+  // wanted: those of the files' weights that will be loaded. Calls progress(0); progress may be
+  // empty.
+  WeightLoader(Context& context, const WeightFiles& files, std::span<const WeightView> wanted,
+               const LoadProgress& progress);
 
   Context& context() const noexcept { return context_; }
   const ModelConfig& config() const { return files_.config(); }
@@ -61,13 +63,13 @@ class WeightLoader {
   Context& context_;
   const WeightFiles& files_;
   const LoadProgress& progress_;
-  std::size_t wanted_;     // bytes of the files
+  std::size_t wanted_;     // bytes of the files that are loaded
   std::size_t read_ = 0;   // bytes of the files
   std::size_t bytes_ = 0;  // bytes of the tensors without their copies
   Bf16Copies copies_;
 };
 
-// Throws Error(out_of_memory), before the first copy, if the model does not fit.
-void require_free_memory(Context& context, const WeightFiles& files);
+// Throws Error(out_of_memory), before the first copy, if these weights do not fit.
+void require_free_memory(Context& context, std::span<const WeightView> wanted);
 
 }  // namespace clora

@@ -77,7 +77,9 @@ void record_head_loss(Batch& batch, const Tensor& loss, const Tensor& dx,
                       const HeadLossInputs& inputs) {
   check(loss, dx, inputs);
   const HeadLoss head{loss, dx, inputs};
-  if (!inputs.adapter.empty()) return record_head_loss_by_rows(batch, head);
+  const HeadAdapter& adapter = inputs.adapter;
+  const bool by_rows = head.wants_gradient() ? !adapter.empty() : !adapter.lora.empty();
+  if (by_rows) return record_head_loss_by_rows(batch, head);
   choose_head_loss(batch.context(), head).record(batch, head);
 }
 

@@ -4,6 +4,7 @@
 #include "runtime/commands/capture.hpp"
 #include "runtime/commands/commands.hpp"
 #include "runtime/commands/in_flight.hpp"
+#include "runtime/commands/pause.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/memory/host_hold.hpp"
 
@@ -47,6 +48,7 @@ struct Batch::State {
   BatchTemporaries temporaries;
   std::vector<Fence> marks;              // fences of the last submit
   std::vector<std::size_t> profiled_as;  // profiler number per command; empty if off
+  std::size_t next = 0;                  // the command with which the next submit begins
   bool sealed = false;
   bool prepared = false;
 
@@ -55,12 +57,13 @@ struct Batch::State {
   void bind_all();
   void estimate_all();
   void announce_to_profiler();
-  Work segment_from(std::size_t begin) const;
+  Work segment_from(std::size_t begin, std::size_t end) const;
   Fence enqueue_segment(std::size_t begin, Work work);
   OwnedEvent enqueue_watched(std::size_t c);
   Fence fence_of(cl_event event) const;
   Fence marker() const;
-  Fence enqueue_all(std::span<const cl_event> wait_list);
+  std::size_t end_of_part() const;
+  Fence enqueue_part(std::span<const cl_event> wait_list);
 };
 
 Batch::State::~State() {
@@ -85,11 +88,11 @@ void Batch::State::estimate_all() {
     seconds.push_back(context.in_flight().estimate(cost_of(command)));
 }
 
-// Returns as many commands from `begin` on as one segment may hold, at least one.
-Work Batch::State::segment_from(std::size_t begin) const {
+// Returns as many of the commands [begin, end) as one segment may hold, at least one.
+Work Batch::State::segment_from(std::size_t begin, std::size_t end) const {
   const InFlightLedger& in_flight = context.in_flight();
   Work work;
-  for (std::size_t c = begin; c < commands.size() && !in_flight.fills_segment(work); ++c) {
+  for (std::size_t c = begin; c < end && !in_flight.fills_segment(work); ++c) {
     ++work.commands;
     work.seconds += seconds[c];
   }
@@ -163,17 +166,29 @@ void Batch::State::prepare_once() {
   prepared = true;
 }
 
-Fence Batch::State::enqueue_all(std::span<const cl_event> wait_list) {
+// After the next pause, or after all commands.
+std::size_t Batch::State::end_of_part() const {
+  std::size_t end = next;
+  while (end < commands.size()) {
+    const auto* const mark = std::get_if<MarkCommand>(&commands[end++]);
+    if (mark != nullptr && mark->name == kPauseMark) break;
+  }
+  return end;
+}
+
+Fence Batch::State::enqueue_part(std::span<const cl_event> wait_list) {
   context.wait_for(wait_list);
   prepare_once();
   if (commands.empty() && !wait_list.empty()) return marker();
-  Fence end;
-  for (std::size_t c = 0; c < commands.size();) {
-    const Work work = segment_from(c);
-    end = enqueue_segment(c, work);
+  const std::size_t end = end_of_part();
+  Fence last;
+  for (std::size_t c = next; c < end;) {
+    const Work work = segment_from(c, end);
+    last = enqueue_segment(c, work);
     c += work.commands;
   }
-  return end;
+  next = end == commands.size() ? 0 : end;
+  return last;
 }
 
 Batch::Batch(Context& context, std::shared_ptr<Arena> arena)
@@ -252,7 +267,7 @@ Fence Batch::submit(std::span<const cl_event> wait_list) {
   if (context().config().dry_run) return {};
   const TraceSpan span(context().trace(), "submit");
   try {
-    return state_->enqueue_all(wait_list);
+    return state_->enqueue_part(wait_list);
   } catch (const Error& error) {
     // Commands already enqueued still use the batch's memory, and the caller may destroy the batch.
     (void)drain_queue(context());

@@ -86,6 +86,42 @@ TEST_F(DevicesOfARun, ListedOnesGiveTheLossesOfOne) {
   EXPECT_EQ(test::read_file(folder_ / "two/log.jsonl"), two.out);
 }
 
+TEST_F(DevicesOfARun, WithAPartOfTheModelEachGiveTheLossesOfOne) {
+  const std::vector<std::string> split{"--split", "layers"}, threads{"--device", "cpu,cpu"};
+  const ProgramResult one = run_clora(run_on(1, "one"));
+  std::vector<std::string> more = threads;
+  more.insert(more.end(), split.begin(), split.end());
+  const ProgramResult two = run_clora(run_on(1, "two", more));
+  EXPECT_EQ(losses(two), losses(one));
+  EXPECT_EQ(losses(two).size(), 9U);
+  EXPECT_THAT(two.out, HasSubstr(R"("blocks":[[0,1],[1,2]])"));
+  EXPECT_THAT(two.out, HasSubstr(R"("idle_shares":[)"));
+  const ProgramResult alone = run_clora(run_on(1, "alone", split));
+  EXPECT_EQ(alone.exit_code, 1);
+  EXPECT_THAT(alone.err, HasSubstr("divides the model over several devices, got 1"));
+  more.insert(more.end(), {"--eval-exact-match"});
+  EXPECT_THAT(run_clora(run_on(1, "refused", more)).err,
+              HasSubstr("evaluation by replies needs the model on one device"));
+
+  const auto eval = [&](const std::vector<std::string>& options) {
+    std::vector<std::string> all{"eval",
+                                 "--model",
+                                 (folder_ / "model").string(),
+                                 "--data",
+                                 (folder_ / "data/train.jsonl").string(),
+                                 "--adapter",
+                                 (folder_ / "one").string(),
+                                 "--json",
+                                 "--precision",
+                                 "f32"};
+    all.insert(all.end(), options.begin(), options.end());
+    const ProgramResult result = run_clora(all);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.json_lines().back().at("loss").get<double>();
+  };
+  EXPECT_EQ(eval({"--device", "cpu,cpu", "--split", "layers"}), eval({"--device", "cpu"}));
+}
+
 TEST_F(DevicesOfARun, AnUnknownOneIsNamedBeforeAnythingRuns) {
   const ProgramResult result = run_clora(run_on(2, "out", {"--device", "cpu,gpu:7"}));
   EXPECT_EQ(result.exit_code, 1);
@@ -155,6 +191,12 @@ TEST_F(Processes, GiveTheLossesOfOneDeviceAndTheBitsOfThreads) {
   ASSERT_EQ(run_clora(run_on(2, "threads", {"--device", "cpu,cpu"})).exit_code, 0);
   EXPECT_TRUE(adapter_bytes("two") == adapter_bytes("threads"));
   EXPECT_FALSE(adapter_bytes("two") == adapter_bytes("one"));
+}
+
+TEST_F(Processes, WithAPartOfTheModelEachGiveTheBitsOfOneDevice) {
+  const ProgramResult one = run_clora(run_on(1, "one"));
+  EXPECT_EQ(losses(mpirun(2, run_on(1, "two", {"--split", "layers"}))), losses(one));
+  EXPECT_TRUE(adapter_bytes("two") == adapter_bytes("one"));
 }
 
 TEST_F(Processes, MayResumeARunOfAnotherNumber) {

@@ -46,6 +46,28 @@ TEST_F(Memory, PlanShowsEveryPolicyWithWhatItTakes) {
   }
 }
 
+// The second of two devices holds one micro-batch, the first one two at once.
+TEST_F(Memory, PlanShowsWhatEachPartOfAModelTakes) {
+  const auto planned = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all{"plan", "--model",     at("model"), "--max-seq-length",
+                                 "600",  "--precision", "f32",       "--json"};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_clora(all);
+  };
+  const auto whole = planned({}).json_lines();
+  const ProgramResult result = planned({"--device", "cpu,cpu", "--split", "layers"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto lines = result.json_lines();
+  std::vector<double> kept(2);
+  for (const auto& line : lines) {
+    if (line.at("policy") == "everything kept") kept.at(line.at("rank")) = line.at("peak_bytes");
+  }
+  EXPECT_GT(kept[0], 0);
+  EXPECT_GT(kept[1], 0);
+  EXPECT_LT(kept[1], whole.front().at("peak_bytes"));
+  EXPECT_THAT(planned({"--device-shares", "1,1"}).err, HasSubstr("add --split layers"));
+}
+
 TEST_F(Memory, PlanSaysWhatIsTooLargeAndHowLongADocumentMayBe) {
   const ProgramResult result = run_clora({"plan", "--model", at("model"), "--max-seq-length",
                                           "60000", "--memory", "16MiB", "--longest"});
@@ -65,6 +87,22 @@ TEST_F(Memory, TrainingTakesWhatFitsAndSaysSo) {
   ASSERT_EQ(limited.exit_code, 0) << limited.err;
   EXPECT_THAT(limited.err, HasSubstr("planned, everything kept"));
   EXPECT_THAT(checkpointed.err, HasSubstr("planned, checkpoints of each block"));
+}
+
+// The replies are those of the page of --report.
+TEST_F(Memory, IsPlannedWithTheRepliesThatValidationsShow) {
+  test::write_file(folder_ / "data/valid.jsonl", records());
+  const auto planned = [&](std::vector<std::string> options) {
+    options.insert(options.end(), {"--memory", "1GiB", "--eval-every", "1", "--overwrite"});
+    const ProgramResult result = train("shown", options);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const std::size_t at = result.err.find("memory: ");
+    return result.err.substr(at, result.err.find(" planned", at) - at);
+  };
+  const std::string without = planned({}), none = planned({"--report", "--samples", "0"});
+  EXPECT_THAT(without, testing::StartsWith("memory: "));
+  EXPECT_EQ(none, without);
+  EXPECT_NE(planned({"--report"}), without);
 }
 
 TEST_F(Memory, AWishThatCannotBeMetIsRefusedAtOnceWithWhatWouldFit) {

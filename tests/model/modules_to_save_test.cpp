@@ -528,16 +528,6 @@ TEST_F(OneSavedModel, IsRefusedWithLowRankMatricesOfTheSameModule) {
               HasSubstr("'lm_head' cannot be trained in full and have low-rank matrices"));
 }
 
-// The loss of a pair decides the gradients of its rows after those of the head were computed.
-TEST_F(OneSavedModel, IsRefusedWithAHeadForAPreferenceLoss) {
-  Adapter adapter(model().context(), {adapter_sites(model().config()).front()}, {.rank = 2},
-                  select_saved_tensors(savable_tensors(model().config()), {"lm_head"}, "test"));
-  adapter.initialise(1);
-  initialise_saved_tensors(model(), adapter);
-  EXPECT_THAT(test::error_of([&] { Trainer(model(), adapter, {.preference = PreferenceLoss{}}); }),
-              HasSubstr("a preference loss does not train the head"));
-}
-
 // Of a tied model, PEFT would train one matrix.
 TEST_F(OneSavedModel, IsRefusedWithEmbeddingsIfTheirTyingIsEnsured) {
   Adapter adapter(model().context(), select_sites(model().config(), {"q_proj"}, 0),

@@ -203,7 +203,7 @@ TEST_F(SeveralRanks, ExchangeGradientsBlockByBlock) {
     GradientExchange exchange(context, ranks, gradients, {loss}, 1);
     for (int turn = 0; turn < 20; ++turn) {
       Fence end = compute();
-      if (turn == 0) exchange.set_parts(steps.latest());
+      if (turn == 0) exchange.set_parts(steps.latest().gradient_parts());
       exchange.begin(&steps.latest(), std::move(end));
       EXPECT_EQ(exchange.finish(), sum_of_losses);
       ASSERT_EQ(context.read<float>(gradients), sum) << turn;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "clora/ops/rowwise/rms_norm.hpp"
+#include "runtime/commands/pause.hpp"
 #include "tests/support/gate.hpp"
 #include "tests/support/op_test.hpp"
 
@@ -198,6 +199,35 @@ TEST(Batch, LetsAMarkPassBeforeTheCommandsAfterIt) {
   all.wait();
   EXPECT_THAT(test::error_of([&] { (void)batch.fence_at(2); }),
               testing::HasSubstr("the mark must be below 2, got 2"));
+}
+
+// The temporary keeps its value across the pause, while another batch runs.
+TEST(Batch, StopsAtAPauseAndGoesOnAtTheNextSubmit) {
+  Context& context = context_of(Variant::portable);
+  const std::vector<float> first{1, 2, 3, 4}, second{5, 6, 7, 8};
+  const Tensor source = test::upload(context, {4}, first);
+  const test::Output before(context, {4}), after(context, {4});
+  Batch batch(context);
+  const Tensor between = batch.temporary({4}, DType::f32, "between");
+  batch.copy(between, source);
+  batch.copy(before.tensor(), between);
+  record_pause(batch);
+  batch.copy(after.tensor(), between);
+  const auto write = [&](const std::vector<float>& values) {
+    context.write(source, std::as_bytes(std::span(values)));
+  };
+  batch.submit().wait();
+  EXPECT_EQ(before.values(), first);
+  EXPECT_NE(after.values(), first);
+  write(second);
+  batch.submit().wait();
+  EXPECT_EQ(before.values(), first);
+  EXPECT_EQ(after.values(), first);
+  batch.submit().wait();  // from the beginning
+  EXPECT_EQ(before.values(), second);
+  EXPECT_EQ(after.values(), first);
+  batch.submit().wait();
+  EXPECT_EQ(after.values(), second);
 }
 
 TEST(Fence, HandsOutAnEventThatOutlivesItWhenRetained) {

@@ -10,6 +10,7 @@
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/data_options.hpp"
 #include "tools/clora/commands/generation_options.hpp"
+#include "tools/clora/stage_options.hpp"
 #include "tools/command_line/local_path.hpp"
 #include "tools/command_line/number_options.hpp"
 
@@ -174,7 +175,7 @@ int chat(const Options& options) {
   Conversation conversation(options.system, session.messages(), text);
   std::shared_ptr<const TokenGrammar> grammar = grammar_of(options.sampling.grammar, text);
   LoadedModel loaded(options.common, output, options.context);
-  const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
+  const AdaptedStages adapted = loaded.with_adapter(options.adapter);
   GenerationConfig config = options.sampling.config;
   config.sampling.seed = static_cast<std::uint32_t>(options.common.seed);
   config.grammar = std::move(grammar);
@@ -182,14 +183,14 @@ int chat(const Options& options) {
   const std::int64_t limit = loaded.model().config().max_positions;
   const std::int64_t positions = limit > 0 ? std::min(options.context, limit) : options.context;
   // A turn computes only what the turns before it did not.
-  Generator generator(loaded.model(), adapter ? &*adapter : nullptr,
+  Generator generator(adapted.stages,
                       {.max_positions = positions,
                        .cache_type = named_kv_cache_type(options.sampling.kv_cache_type),
                        .shares_prefixes = true});
   session.load_keys(generator, output);
   Interrupt interrupt("\n");
-  output.info("Chatting with {} on '{}'. /reset starts over, /exit quits.", options.common.model,
-              loaded.context().device().name);
+  output.info("Chatting with {} on {}. /reset starts over, /exit quits.", options.common.model,
+              loaded.device_names());
   Replying with{generator, text, options.sampling.stops, positions, session};
   bool all_answered = true;
   for (std::string message; !output.reader_left() && read_message(message, output);) {
@@ -223,6 +224,7 @@ void add_chat_command(CLI::App& program, Action& action) {
       ->capture_default_str();
   add_sampling_options(*command, options->sampling);
   add_run_options(*command, options->common);
+  add_stage_options(*command, options->common);
   command->footer(kFooter);
   command->callback([options, &action] { action = [options] { return chat(*options); }; });
 }

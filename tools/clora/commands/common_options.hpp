@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "clora/runtime/context.hpp"
 #include "tools/command_line/output.hpp"
@@ -15,6 +16,8 @@ namespace clora {
 struct CommonOptions {
   std::string model;
   std::string device;
+  std::string split;  // "layers": the model over the devices that `device` lists; empty: one device
+  std::vector<std::int64_t> device_shares;  // with `split`; empty: equal ones
   std::string precision = "auto";
   std::size_t memory_bytes = 0;             // as ContextConfig::memory_limit_bytes
   std::optional<double> weight_copy_share;  // as in ContextConfig; not set: its default

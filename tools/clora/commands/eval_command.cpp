@@ -7,10 +7,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "clora/model/training/choices.hpp"
 #include "clora/model/training/evaluator.hpp"
 #include "model/training/preference_run.hpp"
 #include "runtime/fail.hpp"
-#include "tools/clora/choices.hpp"
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/data_options.hpp"
 #include "tools/clora/commands/embedding_task.hpp"
@@ -18,6 +18,8 @@
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/progress_bar.hpp"
 #include "tools/clora/training/preference_options.hpp"
+#include "tools/clora/training/run_devices.hpp"
+#include "tools/clora/training/staged_evaluation.hpp"
 #include "tools/command_line/local_path.hpp"
 #include "tools/command_line/number_options.hpp"
 
@@ -40,7 +42,9 @@ is the share of records whose right choice is the likeliest after the prompt; th
 compares likelihoods per character (acc and acc_norm of lm-evaluation-harness).
   clora eval --model MODEL.gguf --data pairs.jsonl --loss dpo --beta 0.1 --adapter my-adapter
 With --loss dpo, ipo, orpo or kto, records are prompts with answers, as in training. The reference is
-the base model, or the model with --reference-adapter.)";
+the base model, or the model with --reference-adapter.
+  clora eval --model LARGE-MODEL --data test.jsonl --device gpu:0,gpu:1 --split layers
+With --split layers, each device holds a part of the model; for loss and perplexity only.)";
 
 struct Options {
   CommonOptions common;
@@ -53,6 +57,8 @@ struct Options {
   std::string reference_adapter;
   std::int64_t batch_size = TrainingRunConfig().batch_size;
   std::int64_t show = 0;
+  SplitOptions split;
+  std::vector<std::int64_t> device_shares;  // with --split layers
 };
 
 // The text with line breaks escaped.
@@ -211,6 +217,47 @@ int eval_preferences(const Options& options, const PreferenceLoss& loss) {
   return 0;
 }
 
+void show_loss(const EvalResult& result, const Records& records, Output& output,
+               nlohmann::ordered_json& object) {
+  const double perplexity = std::exp(result.loss);
+  output.result("loss {:.6f}  perplexity {:.4f}  {} tokens of {} records  {:.1f} s", result.loss,
+                perplexity, result.tokens, records.records.size(), result.seconds);
+  object = {{"loss", result.loss},
+            {"perplexity", perplexity},
+            {"tokens", result.tokens},
+            {"records", records.records.size()},
+            {"seconds", result.seconds}};
+}
+
+// By several devices, of which each holds a part of the model.
+int eval_stages(const Options& options) {
+  RunDevices devices(options.common.device);
+  check_split(options.split, devices.count(),
+              options.task.embeds()             ? "--task embedding"
+              : options.choices                 ? "--choices"
+              : options.exact_match             ? "--exact-match"
+              : options.preference.preference() ? "--loss"
+                                                : "");
+  OutputOptions shown = options.common.output;
+  shown.quiet = shown.quiet || !devices.has_first();
+  shown.json = shown.json && devices.has_first();
+  Output output(shown);
+  const ModelText text(options.common.model, options.data.chat_template);
+  const Records records = read_records(unweighted_files_of(options.data, "eval"), options.data,
+                                       options.data.limit, text, output);
+  const StagedEvaluation how{.common = options.common,
+                             .split = options.split,
+                             .device_shares = options.device_shares,
+                             .adapter = options.adapter,
+                             .context_length = options.data.max_seq_length};
+  const EvalResult result = evaluate_on_stages(devices, how, records, output);
+  if (!devices.has_first()) return 0;
+  nlohmann::ordered_json object;
+  show_loss(result, records, output, object);
+  output.object(object);
+  return 0;
+}
+
 int eval(const Options& options) {
   const std::optional<PreferenceLoss> preference = options.preference.preference();
   require(!options.choices || !preference, "eval: --choices is for --loss sft, got {}",
@@ -218,6 +265,8 @@ int eval(const Options& options) {
   require((preference && preference->has_reference()) || options.reference_adapter.empty(),
           "eval: --reference-adapter is for --loss dpo, ipo or kto, got {}",
           options.preference.loss);
+  check_split_shares(options.split, options.device_shares);
+  if (options.split.by_layers()) return eval_stages(options);
   if (options.task.embeds()) {
     require(!options.choices && !preference, "eval: --choices and --loss are for --task text");
     return eval_embedding(options);
@@ -232,14 +281,8 @@ int eval(const Options& options) {
   const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
   const Adapter* used = adapter ? &*adapter : nullptr;
   const EvalResult result = Evaluator(loaded.model(), used).evaluate(records);
-  const double perplexity = std::exp(result.loss);
-  output.result("loss {:.6f}  perplexity {:.4f}  {} tokens of {} records  {:.1f} s", result.loss,
-                perplexity, result.tokens, records.records.size(), result.seconds);
-  nlohmann::ordered_json object{{"loss", result.loss},
-                                {"perplexity", perplexity},
-                                {"tokens", result.tokens},
-                                {"records", records.records.size()},
-                                {"seconds", result.seconds}};
+  nlohmann::ordered_json object;
+  show_loss(result, records, output, object);
   if (options.exact_match) {
     const double part = match(options, loaded, used, text, records, output);
     output.result("exact match {:.1f} %", 100 * part);
@@ -281,6 +324,8 @@ void add_eval_command(CLI::App& program, Action& action) {
       ->transform(Integer(2, kMaxCount))
       ->capture_default_str()
       ->group("Preferences");
+  add_split_option(*command, options->split, "Devices");
+  add_split_shares_option(*command, options->device_shares, "Devices");
   add_run_options(*command, options->common);
   command->footer(kFooter);
   command->callback([options, &action] { action = [options] { return eval(*options); }; });

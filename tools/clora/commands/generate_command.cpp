@@ -11,6 +11,7 @@
 #include "tools/clora/commands/data_options.hpp"
 #include "tools/clora/commands/generation_options.hpp"
 #include "tools/clora/commands/prompt_cache.hpp"
+#include "tools/clora/stage_options.hpp"
 #include "tools/command_line/config_file.hpp"
 #include "tools/command_line/local_path.hpp"
 #include "tools/command_line/number_options.hpp"
@@ -25,6 +26,7 @@ constexpr const char* kFooter = R"(Examples:
   clora generate --model MODEL.gguf --prompt-ids 1,2,3 --json --logprobs 5
   clora generate --model MODEL.gguf --chat --prompt "A person?" --json-schema person.json
   clora generate --model MODEL.gguf --prompt - --prompt-cache book.cache < book.txt
+  clora generate --model LARGE.gguf --prompt "Once" --device gpu:0,gpu:1 --split layers
 Lengths are in tokens, log-probabilities in nats: the model's own, before temperature and filters.
 The reply ends at an end token of the model, at a --stop text, or after --max-tokens; a reply that
 --max-tokens cuts off does not match its schema or grammar.
@@ -145,10 +147,10 @@ int generate(const Options& options) {
   const PromptCache cache(options.prompt_cache);
   LoadedModel loaded(options.common, output, most);
   require_prompt(prompt, loaded.model().config());
-  const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
+  const AdaptedStages adapted = loaded.with_adapter(options.adapter);
   const GenerationConfig config =
       generation_config(options, std::move(grammar), text.end_ids(loaded.model().config()));
-  Generator generator(loaded.model(), adapter ? &*adapter : nullptr,
+  Generator generator(adapted.stages,
                       generator_config(options, prompt, cache, loaded.model().config()));
   cache.load(generator, output);
   const Interrupt interrupt("\nclora: stopping; press Ctrl-C again to stop immediately\n");
@@ -212,6 +214,7 @@ void add_generate_command(CLI::App& program, Action& action) {
       ->transform(Integer(0, 32))
       ->group("Generation");
   add_run_options(*command, options->common);
+  add_stage_options(*command, options->common);
   command->footer(kFooter);
   command->callback([options, command, &action] {
     require_prompt_option(*command);

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "clora/model/training/training_run.hpp"
+#include "model/training/stage_magnitudes.hpp"
 #include "runtime/fail.hpp"
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/embedding_task.hpp"
@@ -19,6 +20,7 @@
 #include "tools/clora/training/run_evaluation.hpp"
 #include "tools/clora/training/run_folder.hpp"
 #include "tools/clora/training/run_options.hpp"
+#include "tools/clora/training/split_options.hpp"
 #include "tools/clora/training/supervised_options.hpp"
 #include "tools/clora/training/training_adapter.hpp"
 #include "tools/clora/training/training_data.hpp"
@@ -36,6 +38,7 @@ constexpr const char* kFooter = R"(Examples:
   clora train --model MODEL --data pairs --adapter-out out --loss dpo --beta 0.1 --lr 5e-5
   clora train --model MODEL.gguf --data FOLDER --find-lr
   clora train --device gpu:0,gpu:1 --model MODEL --data FOLDER --adapter-out out
+  clora train --device gpu:0,gpu:1 --split layers --grad-accumulation 8 --model LARGE-MODEL ...
   mpirun -n 2 clora train --model MODEL --data FOLDER --adapter-out out
   clora train --model all-MiniLM-L6-v2 --task embedding --data pairs --adapter-out out --batch-size 32
 Records, one JSON object per line or in one JSON array, also compressed (gzip, zstd): {"text": ...},
@@ -54,7 +57,8 @@ Units: lengths in tokens, losses in nats per token, times in seconds, speed in t
 Next to the adapter (PEFT format) are run.toml (these options), log.jsonl (the events), loss.svg
 (the loss curve) and, with --report, report.html; 'clora compare' compares runs. Ctrl-C finishes the
 step and saves; a second Ctrl-C stops immediately. On N devices (--device A,B or mpirun) each
-computes --grad-accumulation micro-batches of a step, as one device with N times as many would.
+computes --grad-accumulation micro-batches of a step, as one device with N times as many would; with
+--split layers each holds a part of the model, through which all micro-batches of a step pass.
 --resume continues with the same settings, data and model; --steps may differ if the learning rates
 so far stay the same. --save-every also saves a checkpoint at the end, to extend the run from.)";
 
@@ -70,7 +74,9 @@ struct Options {
   TrainingAdapterOptions adapter;
   MemoryOptions memory;
   ReportOptions report;
-  std::string effective;  // the text of run.toml
+  SplitOptions split;
+  std::optional<BlockRange> blocks;  // of this rank, if the model is split by layers
+  std::string effective;             // the text of run.toml
 };
 
 // Reads the data as the task and the loss need it.
@@ -89,6 +95,7 @@ TrainingRunConfig run_config(const Options& options, const ModelConfig& model) {
   options.preference.apply_to(config);
   options.supervised.apply_to(config);
   config.seed = options.common.seed;
+  config.frozen_ranks = options.adapter.frozen_ranks();
   config.max_seq_length = options.data.max_seq_length;
   return config;
 }
@@ -103,6 +110,7 @@ void plan_memory(Options& options, const TrainingData& data, const RunEvaluation
   PlannedRun run{.context = context_config(options.common),
                  .files = &files,
                  .context_length = options.data.max_seq_length,
+                 .blocks = options.blocks,
                  .make_adapter =
                      [&](Context& context, const ModelConfig& model) {
                        return make_adapter(options.adapter, context, model, options.common.model,
@@ -110,8 +118,13 @@ void plan_memory(Options& options, const TrainingData& data, const RunEvaluation
                      },
                  .trainer = trainer_config(config)};
   evaluation.add_to(run);
-  const PolicyPlan plan =
-      planned_memory(options.memory, run, largest_step(files.config(), data.train, config));
+  if (data.valid && !options.task.embeds()) {
+    run.reply_positions = std::max(run.reply_positions,
+                                   sample_positions(*data.valid, options.report.shown_samples()));
+  }
+  const WantedRows wanted = largest_step(files.config(), data.train, config);
+  PolicyPlan plan = planned_memory(options.memory, run, wanted);
+  if (options.blocks) plan = agreed_plan(plan, run, wanted, *config.ranks);
   options.run.settings.policy = plan.policy;
   options.common.weight_copy_share = plan.weight_copy_share;
   const std::string text =
@@ -145,7 +158,8 @@ TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& 
                                     output);
   });
   report.start(inputs.adapter, inputs.data.train, valid, config, json_of(inputs.data));
-  if (valid != nullptr && !options.task.embeds()) report.show_replies(inputs.text, *valid);
+  const bool shows_replies = valid != nullptr && !options.task.embeds() && !options.blocks;
+  if (shows_replies) report.show_replies(inputs.text, *valid);
   const TrainingSummary summary =
       run_training(inputs.loaded.model(), inputs.adapter, inputs.data.train, valid, config,
                    folder.checkpoint(), report.callbacks(interrupt));
@@ -155,6 +169,7 @@ TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& 
          folder.path().string());
   }
   report.done(summary);
+  show_idle_shares(summary, output);
   return summary;
 }
 
@@ -180,6 +195,8 @@ Options options_on(const RunDevice& device, Communicator* ranks, Options options
   options.common.device = device.selector;
   if (options.common.memory_bytes == 0) options.common.memory_bytes = device.memory_bytes;
   options.run.settings.ranks = ranks;
+  options.blocks = blocks_of_rank(options.split, options.common.model,
+                                  options.run.settings.device_shares, ranks);
   return options;
 }
 
@@ -187,6 +204,9 @@ Adapter new_adapter(const Options& options, LanguageModel& model) {
   Adapter adapter = make_adapter(options.adapter, model.context(), model.config(),
                                  options.common.model, options.common.seed);
   initialise_from_model(options.adapter, model, adapter);
+  if (options.blocks && options.adapter.init.empty()) {
+    exchange_magnitudes(adapter, *options.run.settings.ranks);
+  }
   return adapter;
 }
 
@@ -196,7 +216,7 @@ TrainingSummary lead(Options options, RunFolder& folder, const TrainingData& dat
   Communicator* const ranks = options.run.settings.ranks;
   if (ranks != nullptr) (void)ranks->all_gather(folder.checkpoint().string());
   plan_memory(options, data, evaluation, output);
-  LoadedModel loaded(options.common, output, options.data.max_seq_length);
+  LoadedModel loaded(options.common, output, options.data.max_seq_length, options.blocks);
   Adapter adapter = new_adapter(options, loaded.model());
   if (!folder.checkpoint().empty()) {  // checked before anything in the folder changes
     (void)check_resume(folder.checkpoint(), loaded.model(), adapter, data.train,
@@ -233,7 +253,8 @@ void follow(Options options, const TrainingData& data, const ModelText& text,
   Context context(context_config(options.common));
   require_precision(options.common, context.device());
   const WeightFiles files = WeightFiles::open(options.common.model);
-  LanguageModel model(context, files, {.context_length = options.data.max_seq_length});
+  LanguageModel model(context, files,
+                      {.context_length = options.data.max_seq_length, .blocks = options.blocks});
   Adapter adapter = new_adapter(options, model);
   TrainingCallbacks callbacks;
   callbacks.should_stop = should_stop;
@@ -251,6 +272,15 @@ void follow_in_process(const Options& options, const TrainingData& data, const M
   follow(options, data, text, evaluation, [&] { return interrupt.requested(); });
 }
 
+// An option that needs the model on one device, or empty.
+std::string_view whole_model_option(const Options& options) {
+  if (options.task.embeds()) return "--task embedding";
+  if (options.preference.preference()) return "--loss";
+  if (options.evaluation.generates()) return "evaluation by replies";
+  if (!options.evaluation.choices.empty()) return "evaluation by choices";
+  return options.report.samples.value_or(0) > 0 ? "--samples" : "";
+}
+
 // Errors: invalid_argument for options that exclude each other.
 void check_combination(const Options& options, std::int64_t devices) {
   require(!options.find_rate.searches() || devices == 1,
@@ -258,11 +288,12 @@ void check_combination(const Options& options, std::int64_t devices) {
   require(!options.find_rate.searches() || !options.preference.preference(),
           "train: --find-lr searches with the loss of the next token; leave out --loss {}",
           options.preference.loss);
+  check_split(options.split, devices, whole_model_option(options));
 }
 
 int train(Options options) {
   RunDevices devices(options.common.device);
-  options.run.settings.grad_accumulation *= devices.count();
+  if (!options.split.by_layers()) options.run.settings.grad_accumulation *= devices.count();
   check_combination(options, devices.count());
   std::optional<RunFolder> folder;
   if (options.find_rate.searches()) {
@@ -325,6 +356,7 @@ void add_train_command(CLI::App& program, Action& action) {
   add_report_options(*command, options->report);
   add_memory_policy_options(*command, options->memory);
   add_device_shares_option(*command, options->run.settings, "Training");
+  add_split_option(*command, options->split, "Training");
   add_run_options(*command, options->common);
   add_memory_option(*command, options->common);
   command->footer(kFooter);

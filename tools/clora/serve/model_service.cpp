@@ -17,6 +17,7 @@
 #include "runtime/fail.hpp"
 #include "tools/clora/loaded_model.hpp"
 #include "tools/clora/serve/embedding_service.hpp"
+#include "tools/clora/stage_options.hpp"
 #include "tools/command_line/setting_names.hpp"
 
 namespace clora {
@@ -86,21 +87,39 @@ EngineConfig engine_config(const ServeOptions& options, const ModelConfig& model
   return config;
 }
 
+// The model on devices of which nothing is used.
+struct DryModel {
+  explicit DryModel(const ServeOptions& options) : files(WeightFiles::open(options.common.model)) {
+    const std::vector<CommonOptions> each = options_of_stages(options.common);
+    const std::vector<BlockRange> ranges = ranges_of_stages(options.common, files);
+    for (std::size_t i = 0; i < each.size(); ++i) {
+      ContextConfig dry = context_config(each[i]);
+      dry.dry_run = true;
+      dry.profile = false;
+      dry.trace = nullptr;
+      dry.hooks.log = nullptr;
+      contexts.push_back(std::make_unique<Context>(dry));
+      const LoadOptions load{.context_length = options.max_positions, .blocks = ranges[i]};
+      models.push_back(std::make_unique<LanguageModel>(*contexts.back(), files, load));
+      stages.push_back({models.back().get()});
+    }
+  }
+
+  WeightFiles files;
+  std::vector<std::unique_ptr<Context>> contexts;
+  std::vector<std::unique_ptr<LanguageModel>> models;
+  std::vector<ModelStage> stages;
+};
+
 // What fits of the KV cache, before the weights are read.
 CachePlan plan_of(const ServeOptions& options, const Tokenizer& tokenizer) {
-  ContextConfig dry = context_config(options.common);
-  dry.dry_run = true;
-  dry.profile = false;
-  dry.trace = nullptr;
-  dry.hooks.log = nullptr;
-  Context context(dry);
-  const WeightFiles files = WeightFiles::open(options.common.model);
-  LanguageModel model(context, files, {.context_length = options.max_positions});
-  const std::vector<ServedAdapter> adapters = load_adapters(context, model.config(), options);
-  const EngineConfig config = engine_config(options, model.config(), adapters, tokenizer);
+  const DryModel dry(options);
+  const ModelConfig& model = dry.models.front()->config();
+  const std::vector<ServedAdapter> adapters = load_adapters(*dry.contexts.front(), model, options);
+  const EngineConfig config = engine_config(options, model, adapters, tokenizer);
   std::vector<const Adapter*> served;
   for (const ServedAdapter& each : adapters) served.push_back(&each.adapter);
-  const CachePlan plan = plan_cache(model, config, served);
+  const CachePlan plan = plan_cache(dry.stages, config, served);
   (void)planned_cache_positions(plan, config);
   return plan;
 }
@@ -152,12 +171,11 @@ struct ModelService::Impl {
   void make_engine() {
     const std::vector<ServedAdapter> adapters =
         load_adapters(loaded.context(), loaded.model().config(), options);
-    const auto& pool = loaded.context().pool();
-    const std::size_t before = pool.statistics().in_use_bytes;
+    const std::size_t before = loaded.used_bytes();
     config = engine_config(options, loaded.model().config(), adapters, tokenizer);
     config.cache_positions = planned_cache_positions(cache_plan, config);
-    engine.emplace(loaded.model(), config);
-    engine_bytes = pool.statistics().in_use_bytes - before;
+    engine.emplace(loaded.stages(), config);
+    engine_bytes = loaded.used_bytes() - before;
     for (const ServedAdapter& each : adapters) {
       models.require_free(each.source.name);
       engine->add_adapter(each.source.name, each.adapter);
@@ -195,7 +213,7 @@ struct ModelService::Impl {
   }
 
   CompletionOptions completion_options() {
-    const std::string identity = options.common.model + loaded.context().device().name;
+    const std::string identity = options.common.model + loaded.device_names();
     return {.engine = &*thread,
             .models = &models,
             .tokenizer = &tokenizer,
@@ -268,6 +286,11 @@ ApiParts ModelService::parts() {
                  .metrics = &impl_->metrics,
                  .describes_tokenizer = impl_->options.describes_tokenizer};
   parts.embed = [impl = impl_.get()](const std::string& body) {
+    if (!impl->loaded.model().is_whole()) {
+      throw RequestError({.code = "unsupported"},
+                         "a model that is split by layers does not embed texts; embed on one "
+                         "device, without --split");
+    }
     return impl->embeddings->reply(body);
   };
   if (!impl_->options.allows_loading) return parts;
@@ -280,9 +303,9 @@ ApiParts ModelService::parts() {
 
 void ModelService::show_plan(Output& output) const {
   const EngineConfig& config = impl_->config;
-  const auto weights = static_cast<double>(impl_->loaded.model().weight_bytes());
-  output.info("Model: {}, {} of weights on '{}'", base_name(), readable_bytes(weights),
-              impl_->loaded.context().device().name);
+  const auto weights = static_cast<double>(impl_->loaded.weight_bytes());
+  output.info("Model: {}, {} of weights on {}", base_name(), readable_bytes(weights),
+              impl_->loaded.device_names());
   output.info("Engine: {} for {} positions of KV cache and {} sequences of at most {} positions",
               readable_bytes(static_cast<double>(impl_->engine_bytes)),
               grouped(config.cache_positions), config.max_sequences, grouped(config.max_positions));

@@ -6,6 +6,7 @@
 #include "clora/runtime/files/file.hpp"
 #include "runtime/fail.hpp"
 #include "tools/clora/commands/data_options.hpp"
+#include "tools/clora/stage_options.hpp"
 #include "tools/command_line/byte_size.hpp"
 #include "tools/command_line/config_file.hpp"
 #include "tools/command_line/local_path.hpp"
@@ -169,6 +170,7 @@ void add_limit_options(CLI::App& command, ServeOptions& options) {
 void add_serve_options(CLI::App& command, ServeOptions& options) {
   add_model_option(command, options.common);
   add_device_option(command, options.common);
+  add_stage_options(command, options.common);
   add_precision_option(command, options.common);
   add_memory_option(command, options.common);
   add_adapter_options(command, options);

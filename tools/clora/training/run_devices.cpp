@@ -14,42 +14,10 @@
 namespace clora {
 namespace {
 
-std::vector<std::string> split(const std::string& list) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    parts.push_back(list.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 std::string host_name() {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
   return name.data();
-}
-
-// The memory of a device that several ranks use: an equal part each.
-std::size_t part_of_memory(const Device& device, std::ptrdiff_t users) {
-  return users == 1
-             ? 0
-             : static_cast<std::size_t>(device.memory_bytes) / static_cast<std::size_t>(users);
-}
-
-std::vector<RunDevice> devices_of_threads(const std::vector<std::string>& selectors) {
-  if (selectors.size() == 1) return {{selectors.front()}};
-  std::vector<Device> devices;
-  for (const std::string& selector : selectors) {
-    require(!selector.empty(), "train: --device: a device of the list is empty");
-    devices.push_back(select_device(selector));
-  }
-  std::vector<RunDevice> found;
-  for (std::size_t i = 0; i < selectors.size(); ++i) {
-    const auto users = std::ranges::count(devices, devices[i].index, &Device::index);
-    found.push_back({selectors[i], part_of_memory(devices[i], users)});
-  }
-  return found;
 }
 
 // The selector of process `number` of `count` on this host.
@@ -89,9 +57,9 @@ RunDevice device_of_process(Communicator& processes, const std::vector<std::stri
 }  // namespace
 
 RunDevices::RunDevices(const std::string& selectors) : processes_(start_mpi_ranks()) {
-  const std::vector<std::string> list = split(selectors);
+  const std::vector<std::string> list = listed_selectors(selectors);
   if (processes_ == nullptr) {
-    devices_ = devices_of_threads(list);
+    devices_ = listed_devices(list);
   } else {
     devices_ = {device_of_process(*processes_, list)};
   }
@@ -126,7 +94,8 @@ void add_device_shares_option(CLI::App& command, TrainingRunConfig& config,
   command
       .add_option("--device-shares", config.device_shares,
                   "Proportions in which the micro-batches of a step are dealt to several devices, "
-                  "such as 7,1 (default: equal for like devices, else by their measured speed)")
+                  "such as 7,1 (default: equal for like devices, else by their measured speed); "
+                  "with --split layers, the weights (default: equal)")
       ->delimiter(',')
       ->type_name("N,N,...")
       ->group(group);

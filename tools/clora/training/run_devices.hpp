@@ -3,7 +3,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,13 +11,9 @@
 
 #include "clora/model/training/communicator.hpp"
 #include "clora/model/training/training_config.hpp"
+#include "tools/clora/device_list.hpp"
 
 namespace clora {
-
-struct RunDevice {
-  std::string selector;          // for select_device()
-  std::size_t memory_bytes = 0;  // that this rank may use, if others use the device too; 0: all
-};
 
 class RunDevices {
  public:

@@ -8,6 +8,7 @@
 #include "clora/lora/peft_files.hpp"
 #include "clora/model/transformer/adapter_sites.hpp"
 #include "clora/model/transformer/column_scales.hpp"
+#include "clora/model/transformer/principal_start.hpp"
 #include "clora/model/transformer/saved_tensors.hpp"
 #include "clora/model/weights/stored_ends.hpp"
 #include "lora/module_selection.hpp"
@@ -21,8 +22,8 @@ namespace clora {
 namespace {
 
 // The options that describe an adapter.
-constexpr std::array kDescribing{"rank",           "alpha",  "dropout",         "dora",
-                                 "target-modules", "layers", "modules-to-save", "bias"};
+constexpr std::array kDescribing{"rank",   "alpha",           "dropout", "dora", "target-modules",
+                                 "layers", "modules-to-save", "bias",    "init"};
 
 std::int64_t last_layers(const TrainingAdapterOptions& options) {
   if (options.layers == "all") return 0;
@@ -124,6 +125,16 @@ void add_training_adapter_options(CLI::App& command, TrainingAdapterOptions& opt
       ->type_name("none|all|lora_only")
       ->capture_default_str()
       ->group(group);
+  command
+      .add_option(
+          "--init", options.start,
+          "First matrices of a new adapter: lora (random A, B = 0), or the principal part of "
+          "each weight, which pissa takes from its singular values and olora from its QR "
+          "decomposition; the saved adapter then has twice the rank")
+      ->transform(CLI::IsMember({"lora", "pissa", "olora"}))
+      ->type_name("NAME")
+      ->capture_default_str()
+      ->group(group);
   command.add_option("--layers", options.layers, "Blocks to adapt: all, or the last N")
       ->transform(WordOrInteger("all", 1, 10000))
       ->type_name("all|N")
@@ -147,15 +158,21 @@ Adapter make_adapter(const TrainingAdapterOptions& options, Context& context,
                  adapter.config().modules_to_save);
     require_same(options, "bias", options.bias, std::string(name_of(adapter.config().biases)));
     require_same_modules(options, adapter, model);
+    require(!options.given.contains("init") || options.start == "lora",
+            "train: --init {} is for new adapters, but --adapter-init names '{}'; omit one of them",
+            options.start, options.init);
     return adapter;
   }
   const auto sites = select_sites(model, options.target_modules, last_layers(options));
   AdapterConfig config = options.config;
   config.base_model = model_name;
   config.biases = named_biases(options.bias);
+  config.rank += options.frozen_ranks();
+  if (options.has_principal_start()) config.alpha *= 2;  // the same scale
   select_exactly(config, sites, all_adapter_sites(model));
   Adapter adapter(context, sites, config, trained_tensors(model, config, sites));
   adapter.initialise(seed);
+  if (options.has_principal_start()) check_principal_start(adapter);
   return adapter;
 }
 
@@ -164,6 +181,9 @@ void initialise_from_model(const TrainingAdapterOptions& options, LanguageModel&
   if (!options.init.empty()) return;
   initialise_magnitudes(model, adapter);
   initialise_saved_tensors(model, adapter);
+  if (const auto start = principal_start_of(options.start)) {
+    initialise_principal(model, adapter, *start);
+  }
 }
 
 }  // namespace clora

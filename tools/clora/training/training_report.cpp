@@ -105,7 +105,7 @@ void TrainingReport::start(const Adapter& adapter, const Records& train, const R
 }
 
 void TrainingReport::show_replies(const ModelText& text, const Records& held_out) {
-  const std::int64_t count = options_.page ? options_.samples.value_or(kDefaultSamples) : 0;
+  const std::int64_t count = options_.shown_samples();
   if (count == 0) return;
   auto samples =
       std::make_unique<ReplySamples>(loaded_.model(), *adapter_, text.tokenizer(), held_out,
@@ -243,6 +243,7 @@ void TrainingReport::on_resume(const ResumePoint& point) {
 }
 
 void TrainingReport::on_shares(const DeviceShares& shares) {
+  if (!shares.blocks.empty()) return on_stages(shares);
   write_event({{"event", "devices"},
                {"devices", shares.devices},
                {"shares", shares.shares},
@@ -251,6 +252,17 @@ void TrainingReport::on_shares(const DeviceShares& shares) {
   for (std::size_t rank = 0; rank < shares.devices.size(); ++rank) {
     output_.info("rank {}: '{}', share {}{}", rank, shares.devices[rank], shares.shares[rank],
                  shares.measured ? ", by its measured speed" : "");
+  }
+}
+
+void TrainingReport::on_stages(const DeviceShares& shares) {
+  nlohmann::ordered_json blocks = nlohmann::ordered_json::array();
+  for (const BlockRange& range : shares.blocks) blocks.push_back({range.begin, range.end});
+  write_event({{"event", "devices"}, {"devices", shares.devices}, {"blocks", blocks}});
+  progress_->clear();
+  for (std::size_t rank = 0; rank < shares.devices.size(); ++rank) {
+    output_.info("rank {}: '{}', blocks {} to {}", rank, shares.devices[rank],
+                 shares.blocks[rank].begin, shares.blocks[rank].end - 1);
   }
 }
 
@@ -289,6 +301,7 @@ void TrainingReport::done(const TrainingSummary& summary) {
                                 {"stopped", summary.stopped},
                                 {"ended_early", summary.ended_early},
                                 {"memory_bytes", memory_by_tag(memory_)}});
+  if (!summary.idle_shares.empty()) event["idle_shares"] = summary.idle_shares;
   if (summary.best) {
     event["best_step"] = summary.best->step;
     event["best_loss"] = summary.best->loss;

@@ -52,6 +52,7 @@ class TrainingReport {
   void on_resume(const ResumePoint& point);
   void show_best(const TrainingSummary& summary);
   void on_shares(const DeviceShares& shares);
+  void on_stages(const DeviceShares& shares);
   void show_memory();
   void look_into(std::int64_t step);
   void add_norms(std::int64_t step);
