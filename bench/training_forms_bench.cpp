@@ -3,9 +3,13 @@
 //   training_dora/fused/bf16/BATCHxLENGTH/rN  DoRA
 //   training_dpo/fused/bf16/BATCHxLENGTH/rN   DPO on BATCH / 2 pairs, whose answers are the second
 //                                             half of their documents; only these are labelled
+//   training_WHAT/fused/bf16/BATCHxLENGTH/rN  besides, WHAT of the model is trained in full: its
+//                                             norms, embeddings, head, biases, or linears, the
+//                                             down_proj of all blocks, without adapters of these
 // The model is that of CLORA_BENCH_FOLDER. Times are medians of rounds that alternate; ratio:
-// median_us / plain_us. reference_us: of DPO, the pass over the records that computes the
-// log-probabilities of the reference, once in a run.
+// median_us / plain_us. memory_mb and plain_memory_mb: what the adapter, its optimizer and the step
+// take of the device, without the model. reference_us: of DPO, the pass over the records that
+// computes the log-probabilities of the reference, once in a run.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -19,7 +23,10 @@
 #include "bench/support/random_rows.hpp"
 #include "clora/model/training/trainer.hpp"
 #include "clora/model/transformer/column_scales.hpp"
+#include "clora/model/transformer/saved_tensors.hpp"
+#include "lora/saved_tensors.hpp"
 #include "model/training/preference_run.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora::bench {
 namespace {
@@ -30,6 +37,12 @@ constexpr int kSteps = 4;  // in which a loss must fall
 constexpr double kLearningRate = 1e-4;
 constexpr double kLossTolerance = 2e-3;
 
+// Ops, and the modules that they train in full.
+constexpr std::pair<const char*, const char*> kModules[] = {{"training_norms", "norm"},
+                                                            {"training_embeddings", "embed_tokens"},
+                                                            {"training_head", "lm_head"},
+                                                            {"training_linears", "down_proj"}};
+
 struct Job {
   std::int64_t batch = 0;
   std::int64_t length = 0;
@@ -39,12 +52,14 @@ struct Job {
 // An adapter with its trainer and a micro-batch.
 class Training {
  public:
-  Training(LanguageModel& model, const Job& job, bool is_dora,
+  Training(LanguageModel& model, const AdapterConfig& config,
            std::optional<PreferenceLoss> preference = {})
-      : adapter_(model.context(), adapter_sites(model.config()),
-                 {.rank = job.rank, .use_dora = is_dora}) {
+      : pool_(model.context().pool()),
+        bytes_before_(pool_.in_use_bytes()),
+        adapter_(adapter_of(model, config)) {
     adapter_.initialise(1);
     initialise_magnitudes(model, adapter_);
+    initialise_saved_tensors(model, adapter_);
     trainer_.emplace(model, adapter_, TrainerConfig{.clip_norm = 1, .preference = preference});
   }
   Adapter& adapter() { return adapter_; }
@@ -55,9 +70,16 @@ class Training {
     step(kLearningRate);
     return trainer_->drain()->loss;
   }
+  // After first_loss(). REQUIRES: nothing else was allocated since the construction.
+  double memory_mb() const { return memory_mb_; }
+  double first_loss() {
+    const double loss = loss_of_a_step();
+    memory_mb_ = static_cast<double>(pool_.in_use_bytes() - bytes_before_) * 1e-6;
+    return loss;
+  }
   // Whether the first loss is the expected one, and falls.
   bool learns(double expected) {
-    const double first = loss_of_a_step();
+    const double first = first_loss();
     double last = first;
     for (int i = 1; i < kSteps; ++i) last = loss_of_a_step();
     return std::abs(first / expected - 1) < kLossTolerance && last < first;
@@ -71,8 +93,22 @@ class Training {
   }
 
  private:
+  // Of all linear layers of blocks but those that are trained in full.
+  static Adapter adapter_of(LanguageModel& model, const AdapterConfig& config) {
+    std::vector<AdapterSite> sites = adapter_sites(model.config());
+    std::erase_if(sites, [&](const AdapterSite& site) {
+      return std::ranges::any_of(config.modules_to_save,
+                                 [&](const auto& name) { return site.path.ends_with(name); });
+    });
+    auto trained =
+        select_trained_tensors(savable_tensors(model.config()), config, sites, "training bench");
+    return Adapter(model.context(), sites, config, std::move(trained));
+  }
   void step(double learning_rate) { trainer_->step(std::span(&rows_, 1), learning_rate); }
 
+  const BufferPool& pool_;
+  std::size_t bytes_before_;
+  double memory_mb_ = 0;
   Adapter adapter_;
   PackedRows rows_;
   std::optional<Trainer> trainer_;
@@ -128,6 +164,10 @@ class FormBench : public Prepared {
     state.counters["median_us"] = form_seconds_ * 1e6;
     state.counters["plain_us"] = plain_seconds_ * 1e6;
     state.counters["ratio"] = form_seconds_ / plain_seconds_;
+    if (form_->memory_mb() > 0 && plain_->memory_mb() > 0) {
+      state.counters["memory_mb"] = form_->memory_mb();
+      state.counters["plain_memory_mb"] = plain_->memory_mb();
+    }
     state.counters["tokens_per_s"] = static_cast<double>(job_.batch * job_.length) / form_seconds_;
     if (reference_seconds_ > 0) state.counters["reference_us"] = reference_seconds_ * 1e6;
     loaded_.print_profile([&] { plain_->loss_of_a_step(); });
@@ -161,17 +201,24 @@ class FormBench : public Prepared {
 };
 
 // Both begin as the base model, so their first losses are equal.
-class DoraBench : public FormBench {
+class AdapterBench : public FormBench {
  public:
-  DoraBench(Arithmetic arithmetic, const Job& job) : FormBench(arithmetic, job) {
-    plain_.emplace(loaded_.model, job, false);
-    form_.emplace(loaded_.model, job, true);
-    for (Training* each : {&*plain_, &*form_}) {
-      each->set_rows(random_rows(static_cast<std::size_t>(job.batch),
-                                 static_cast<std::size_t>(job.length),
-                                 loaded_.model.config().vocabulary));
-    }
-    measure(plain_->loss_of_a_step());
+  // The form's configuration, of which the rank is the job's.
+  AdapterBench(Arithmetic arithmetic, const Job& job, AdapterConfig form)
+      : FormBench(arithmetic, job) {
+    form.rank = job.rank;
+    const PackedRows rows =
+        random_rows(static_cast<std::size_t>(job.batch), static_cast<std::size_t>(job.length),
+                    loaded_.model.config().vocabulary);
+    plain_.emplace(loaded_.model, AdapterConfig{.rank = job.rank});
+    plain_->set_rows(rows);
+    const double loss = plain_->first_loss();
+    form_.emplace(loaded_.model, form);
+    form_->set_rows(rows);
+    const bool wants_full = !form.modules_to_save.empty() || form.biases != TrainedBiases::none;
+    require(!wants_full || !form_->adapter().saved_tensors().empty(),
+            "training bench: the model of CLORA_BENCH_FOLDER has no such tensors");
+    measure(loss);
   }
 };
 
@@ -181,8 +228,8 @@ class DpoBench : public FormBench {
   DpoBench(Arithmetic arithmetic, const Job& job)
       : FormBench(arithmetic, job), pairs_(pairs_of(job, loaded_.model.config().vocabulary)) {
     const PreferenceLoss loss{};
-    plain_.emplace(loaded_.model, job, false);
-    form_.emplace(loaded_.model, job, false, loss);
+    plain_.emplace(loaded_.model, AdapterConfig{.rank = job.rank});
+    form_.emplace(loaded_.model, AdapterConfig{.rank = job.rank}, loss);
     plain_->set_rows(labelled_answers(pairs_));
     TrainingRunConfig config;
     config.batch_size = job.batch / 2;
@@ -202,21 +249,25 @@ class DpoBench : public FormBench {
   Records pairs_;
 };
 
-template <class Bench>
-void add_rows(const std::string& op, const Job& job) {
+template <class Bench, class... Form>
+void add_rows(const std::string& op, const Job& job, const Form&... form) {
   for (const Arithmetic arithmetic : {Arithmetic::f32, Arithmetic::bf16}) {
     if (!has(arithmetic)) continue;
     const Name name{.op = op, .type = "bf16", .shape = {job.batch, job.length}, .rank = job.rank};
     const Name own = arithmetic == Arithmetic::f32 ? name : name.with("bf16");
-    add_prepared(own.text(), [=] { return std::make_unique<Bench>(arithmetic, job); });
+    add_prepared(own.text(), [=] { return std::make_unique<Bench>(arithmetic, job, form...); });
   }
 }
 
 const bool kAdded = add_family([] {
   if (std::getenv("CLORA_BENCH_FOLDER") == nullptr) return;
   for (const Job job : {Job{4, 1024}, Job{8, 1024}, Job{2, 32}}) {  // the last to try on a CPU
-    add_rows<DoraBench>("training_dora", job);
+    add_rows<AdapterBench>("training_dora", job, AdapterConfig{.use_dora = true});
     add_rows<DpoBench>("training_dpo", job);
+    for (const auto& [what, name] : kModules) {
+      add_rows<AdapterBench>(what, job, AdapterConfig{.modules_to_save = {name}});
+    }
+    add_rows<AdapterBench>("training_biases", job, AdapterConfig{.biases = TrainedBiases::all});
   }
 });
 

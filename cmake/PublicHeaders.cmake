@@ -107,6 +107,7 @@ set(CLORA_PUBLIC_HEADERS
   model/transformer/memory_policy.hpp
   model/transformer/model_stage.hpp
   model/transformer/layer_weights.hpp
+  model/transformer/principal_start.hpp
   model/transformer/recorded_rows.hpp
   model/weights/adapter_extraction.hpp
   model/weights/fuse.hpp
@@ -131,6 +132,7 @@ set(CLORA_PUBLIC_HEADERS
   model/text/tokenizer_files.hpp
   model/text/tokenizer_spec.hpp
   model/training/checkpoint.hpp
+  model/training/choices.hpp
   model/training/communicator.hpp
   model/training/contrastive_loss.hpp
   model/training/evaluator.hpp

@@ -1,6 +1,9 @@
 #include "clora/lora/adapter.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -14,6 +17,8 @@
 
 namespace clora {
 namespace {
+
+constexpr std::array<std::string_view, 3> kBiasNames{"none", "all", "lora_only"};
 
 std::vector<AdapterModule> modules_of(const std::vector<AdapterSite>& sites,
                                       const AdapterConfig& config) {
@@ -46,6 +51,17 @@ float normal(std::mt19937_64& generator) {
 double adapter_scale(const AdapterConfig& config, double alpha, std::int64_t rank) {
   const auto r = static_cast<double>(rank);
   return alpha / (config.rank_stabilised ? std::sqrt(r) : r);
+}
+
+std::string_view name_of(TrainedBiases biases) {
+  return kBiasNames[static_cast<std::size_t>(biases)];
+}
+
+TrainedBiases named_biases(std::string_view name) {
+  const auto at = std::ranges::find(kBiasNames, name);
+  require(at != kBiasNames.end(), "adapter: bias must be {}, got '{}'", fmt::join(kBiasNames, ", "),
+          name);
+  return static_cast<TrainedBiases>(at - kBiasNames.begin());
 }
 
 Adapter::Adapter(Context& context, const std::vector<AdapterSite>& sites,
@@ -101,7 +117,7 @@ void Adapter::place_saved() {
       const bool is_adapted = std::ranges::any_of(modules_, [&](const AdapterModule& module) {
         return module.site.path == tensor.module();
       });
-      require(!is_adapted,
+      require(!is_adapted || tensor.is_bias(),
               "adapter: '{}' cannot be trained in full and have low-rank matrices; leave it out of "
               "modules_to_save or of target_modules",
               tensor.module());

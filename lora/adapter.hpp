@@ -34,6 +34,7 @@ struct SavedTensor {
   std::size_t offset = 0;  // in the flat buffer, in elements; set by the Adapter
 
   std::string_view module() const { return std::string_view(name).substr(0, name.rfind('.')); }
+  bool is_bias() const { return name.ends_with(".bias"); }
 };
 
 // Patterns of module paths and the values for the modules that match them, in the order in which
@@ -45,6 +46,13 @@ using ModulePatterns = std::vector<std::pair<std::string, T>>;
 // embeds texts.
 inline constexpr std::string_view kCausalLanguageModel = "CAUSAL_LM";
 inline constexpr std::string_view kFeatureExtraction = "FEATURE_EXTRACTION";
+
+// The biases of the base model that an adapter trains, by the names of PEFT's `bias`: none, all of
+// linear layers and norms, or those of adapted layers.
+enum class TrainedBiases { none, all, lora_only };
+std::string_view name_of(TrainedBiases biases);
+// Errors: invalid_argument, with the names that there are.
+TrainedBiases named_biases(std::string_view name);
 
 struct AdapterConfig {
   std::int64_t rank = 8;
@@ -66,8 +74,10 @@ struct AdapterConfig {
   ModulePatterns<std::int64_t> rank_pattern = {};
   ModulePatterns<double> alpha_pattern = {};
   bool use_dora = false;  // each module has magnitudes of its outputs
-  // PEFT's: ends of the paths of modules that are trained in full (lora/saved_tensors.hpp).
+  // PEFT's: ends of the paths of modules that are trained in full, and which biases are
+  // (lora/saved_tensors.hpp).
   std::vector<std::string> modules_to_save = {};
+  TrainedBiases biases = TrainedBiases::none;
 };
 
 // alpha / rank, or alpha / sqrt(rank).

@@ -158,6 +158,7 @@ AdapterConfig parse_peft_config(std::string_view text, const std::string& source
   config.layers_to_transform = read_layers(keys);
   config.layers_pattern = read_layers_pattern(keys);
   config.modules_to_save = keys.find_texts("modules_to_save").value_or(std::vector<std::string>());
+  config.biases = named_biases(keys.find_text("bias").value_or("none"));
   config.rank_pattern = read_rank_pattern(keys);
   config.alpha_pattern = read_alpha_pattern(keys);
   const ModuleSelection selection(config, source);  // validates its expressions
@@ -191,7 +192,7 @@ std::string peft_config_text(const AdapterConfig& config) {
       {"layers_pattern", list_json(config.layers_pattern)},
       {"rank_pattern", patterns_json(config.rank_pattern)},
       {"alpha_pattern", patterns_json(config.alpha_pattern)},
-      {"bias", "none"},
+      {"bias", name_of(config.biases)},
       {"fan_in_fan_out", false},
       {"modules_to_save", list_json(config.modules_to_save)},
       {"inference_mode", true}};

@@ -51,11 +51,9 @@ std::optional<std::string> path_in(std::string_view name, bool use_dora) {
   return std::string(name);
 }
 
-// Whether it is the name of one of these, which follows PEFT's prefix.
 bool is_saved_tensor(const std::vector<SavedTensor>& saved, std::string_view name) {
-  if (!name.starts_with(kPeftPrefix)) return false;
-  name.remove_prefix(kPeftPrefix.size());
-  return std::ranges::find(saved, name, &SavedTensor::name) != saved.end();
+  return std::ranges::any_of(
+      saved, [&](const SavedTensor& tensor) { return is_name_of_saved(name, tensor); });
 }
 
 // Every path that the file has matrices for; throws if one of them is not a site.
@@ -68,7 +66,8 @@ std::set<std::string> paths_in(const SafetensorsFile& file, const std::vector<Ad
     if (!path) {
       fail(ErrorCode::unsupported,
            "adapter '{}': tensor '{}' is not supported; only {} and {} are, {} if use_dora is "
-           "true in {}, and tensors of modules that its modules_to_save selects",
+           "true in {}, and tensors of modules that its modules_to_save selects and biases that "
+           "its bias does",
            file.path().string(), name, name_of_a("PATH"), name_of_b("PATH"), name_magnitude("PATH"),
            kPeftConfigFile);
     }
@@ -104,7 +103,9 @@ StoredTensor matrix_of(const SafetensorsFile& file, const std::string& name, std
 
 // A tensor that is trained in full; throws unless its shape is the base model's.
 StoredTensor saved_tensor_in(const SafetensorsFile& file, const SavedTensor& saved) {
-  const StoredTensor tensor = tensor_of(file, fmt::format("{}{}", kPeftPrefix, saved.name));
+  const std::string of_adapted = name_of_saved(saved, true);
+  const StoredTensor tensor =
+      tensor_of(file, file.find(of_adapted) ? of_adapted : name_of_saved(saved, false));
   require(tensor.shape == saved.shape,
           "adapter '{}': tensor '{}' must be {} to fit the base model, got {}",
           file.path().string(), tensor.name, saved.shape.text(), tensor.shape.text());
@@ -123,8 +124,13 @@ StoredTensor magnitude_of(const SafetensorsFile& file, const AdapterModule& modu
 // Those that the configuration selects, of which the file must have all.
 std::vector<SavedTensor> saved_tensors_of(const AdapterConfig& config, const std::string& source,
                                           const SafetensorsFile& file,
+                                          const std::vector<AdapterSite>& sites,
                                           const std::vector<SavedTensor>& savable) {
-  std::vector<SavedTensor> saved = select_saved_tensors(savable, config.modules_to_save, source);
+  ModuleSelection selection(config, source);
+  std::vector<AdapterSite> adapted;
+  std::ranges::copy_if(sites, std::back_inserter(adapted),
+                       [&](const AdapterSite& site) { return selection.selects(site.path); });
+  std::vector<SavedTensor> saved = select_trained_tensors(savable, config, adapted, source);
   for (const SavedTensor& tensor : saved) {
     (void)saved_tensor_in(file, tensor);
     const bool is_end = tensor.module() == kEmbeddingsPath || tensor.module() == kHeadPath;
@@ -239,7 +245,8 @@ void save_adapter(const Adapter& adapter, const std::filesystem::path& folder) {
   }
   for (const SavedTensor& saved : adapter.saved_tensors()) {
     const auto elements = static_cast<std::size_t>(saved.shape.elements());
-    tensors.push_back({fmt::format("{}{}", kPeftPrefix, saved.name), DType::f32, saved.shape,
+    tensors.push_back({name_of_saved(saved, adapter.find(saved.module()) != nullptr), DType::f32,
+                       saved.shape,
                        std::as_bytes(std::span(flat).subspan(saved.offset, elements))});
   }
   write_safetensors(folder / kPeftTensorFile, tensors, {{"format", "pt"}});
@@ -253,7 +260,7 @@ Adapter load_adapter(Context& context, const std::filesystem::path& folder,
   AdapterConfig config = read_peft_config(folder);
   const SafetensorsFile file = SafetensorsFile::open(folder / kPeftTensorFile);
   const std::string source = (folder / kPeftConfigFile).string();
-  std::vector<SavedTensor> saved = saved_tensors_of(config, source, file, savable);
+  std::vector<SavedTensor> saved = saved_tensors_of(config, source, file, sites, savable);
   const std::set<std::string> paths = paths_in(file, sites, saved, config.use_dora);
   if (paths.contains(std::string(kHeadPath)) && ensures_weight_tying(folder)) {
     config = with_tied_head(std::move(config), source);

@@ -1,8 +1,9 @@
 // Adapters in the format of PEFT (Hugging Face): a folder with adapter_config.json and
 // adapter_model.safetensors, tensors base_model.model.<path>.lora_A.weight [R, K] and
 // .lora_B.weight [N, R], .lora_magnitude_vector [N] of DoRA, and whole tensors
-// base_model.model.<name> of modules_to_save, f32. The matrices of token embeddings are
-// .lora_embedding_A [R, V] and .lora_embedding_B [D, R].
+// base_model.model.<name> of modules_to_save and bias, f32. The matrices of token embeddings are
+// .lora_embedding_A [R, V] and .lora_embedding_B [D, R]; the bias of an adapted layer is
+// .base_layer.bias.
 //
 // Both files are written atomically, the tensors first, so that a folder with a configuration is
 // complete.
@@ -20,7 +21,7 @@ namespace clora {
 void save_adapter(const Adapter& adapter, const std::filesystem::path& folder);
 
 // Attaches the folder's adapter to the sites of a base model, by name, and to the tensors out of
-// `savable` that modules_to_save selects (savable_tensors() of
+// `savable` that modules_to_save and bias select (savable_tensors() of
 // model/transformer/saved_tensors.hpp). Storage f32, f16 or bf16. The adapter keeps its
 // configuration, so that save_adapter() writes one that selects the same modules with the same
 // ranks and scales. The embeddings and head that PEFT may store with their adapters are ignored:

@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, 1> kPeftTypes{"LORA"};
 constexpr std::array<std::string_view, 2> kTaskTypes{kCausalLanguageModel, kFeatureExtraction};
-constexpr std::array<std::string_view, 1> kBiases{"none"};
+constexpr std::array<std::string_view, 3> kBiases{"none", "all", "lora_only"};
 
 // Supported keys of LoraConfig of PEFT 0.21.2 and older releases.
 constexpr std::array<std::string_view, 16> kUnderstood{"peft_type",
@@ -129,7 +129,7 @@ void refuse_peft_keys(const OrderedJsonKeys& keys, BaseWeights base) {
   require_one_of(keys, "peft_type", "an adapter type other than LORA", kPeftTypes);
   require_one_of(keys, "task_type",
                  "a task other than causal language modelling and feature extraction", kTaskTypes);
-  require_one_of(keys, "bias", "trained biases", kBiases);
+  require_one_of(keys, "bias", "other trained biases", kBiases);
   check_start(keys, base);
   for (const auto& [key, value] : keys.value().items()) {
     if (is_off(value) || holds(kUnderstood, key) || holds(kHarmless, key)) continue;

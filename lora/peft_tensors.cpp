@@ -1,5 +1,7 @@
 #include "lora/peft_tensors.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "lora/end_modules.hpp"
@@ -62,6 +64,21 @@ std::optional<std::string> path_in_name(std::string_view name) {
     }
   }
   return std::nullopt;
+}
+
+std::string name_of_saved(const SavedTensor& tensor, bool is_adapted) {
+  if (!is_adapted || !tensor.is_bias()) return fmt::format("{}{}", kPeftPrefix, tensor.name);
+  return fmt::format("{}{}.base_layer.bias", kPeftPrefix, tensor.module());
+}
+
+bool is_name_of_saved(std::string_view name, const SavedTensor& tensor) {
+  if (name == name_of_saved(tensor, false)) return true;
+  if (!tensor.is_bias()) return false;
+  constexpr std::array<std::string_view, 3> kOwners{"base_layer", "modules_to_save",
+                                                    "original_module"};
+  return std::ranges::any_of(kOwners, [&](std::string_view owner) {
+    return name == fmt::format("{}{}.{}.bias", kPeftPrefix, tensor.module(), owner);
+  });
 }
 
 std::optional<std::string> path_of_stored_end(std::string_view name) {

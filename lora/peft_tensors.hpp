@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "clora/lora/adapter.hpp"
 #include "clora/lora/safetensors.hpp"
 
 namespace clora {
@@ -20,6 +21,14 @@ std::string name_of_b(std::string_view path);
 
 // Returns the path in a tensor's name; nullopt if it is not the name of a matrix of that path.
 std::optional<std::string> path_in_name(std::string_view name);
+
+// "base_model.model.NAME" of a tensor that is trained in full; the bias of a layer that is adapted
+// besides is "base_model.model.PATH.base_layer.bias".
+std::string name_of_saved(const SavedTensor& tensor, bool is_adapted);
+// Whether `name` is that of the tensor in a file, adapted or not, or of one of the copies of its
+// bias that PEFT stores with bias = "all" next to a module of modules_to_save: the same values
+// again, and those of the base model.
+bool is_name_of_saved(std::string_view name, const SavedTensor& tensor);
 
 // Returns the module of a tensor "base_model.model.PATH.base_layer.weight" of token embeddings or a
 // head, of which PEFT stores the base model's weight next to its adapter; else nullopt.

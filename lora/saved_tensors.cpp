@@ -29,6 +29,24 @@ std::vector<SavedTensor> select_saved_tensors(const std::vector<SavedTensor>& al
   return selected;
 }
 
+std::vector<SavedTensor> select_trained_tensors(const std::vector<SavedTensor>& all,
+                                                const AdapterConfig& config,
+                                                const std::vector<AdapterSite>& adapted,
+                                                std::string_view source) {
+  const auto of_modules = select_saved_tensors(all, config.modules_to_save, source);
+  const auto is_trained_bias = [&](const SavedTensor& tensor) {
+    if (config.biases == TrainedBiases::none || !tensor.is_bias()) return false;
+    return config.biases == TrainedBiases::all ||
+           std::ranges::find(adapted, tensor.module(), &AdapterSite::path) != adapted.end();
+  };
+  std::vector<SavedTensor> selected;
+  std::ranges::copy_if(all, std::back_inserter(selected), [&](const SavedTensor& tensor) {
+    return is_trained_bias(tensor) ||
+           std::ranges::find(of_modules, tensor.name, &SavedTensor::name) != of_modules.end();
+  });
+  return selected;
+}
+
 std::vector<std::string> saved_module_names(const std::vector<SavedTensor>& tensors) {
   std::vector<std::string> names;
   for (const SavedTensor& tensor : tensors) {

@@ -11,12 +11,13 @@
 //                               label is 1, else undesirable (1 - s(beta (kl - c)))
 //                    sums += the losses, rewards, log-probabilities and counts (preference_sums.clh)
 //                    factors[a] = -weight dL / d logps[a]
+//                    row_factors[t] = factors[answer[t]], or 0 for none, + nll_weight if NLL and the
+//                    row is not a rejected answer's
 //   kl_sums          kl += the sum of logps - reference over the answers, and their number; the loss
 //                    reads max(0, kl[0] / kl[1])
-//   scale_rows       dx[t] *= factors[answer[t]], + nll_weight if NLL and the row is not a rejected
-//                    answer's
+//   scale_rows       dx[t] *= row_factors[t]
 //
-// Shapes  loss, answer [C]; begin, end, logps, reference, label, factors [C], of A answers, the
+// Shapes  loss, answer, row_factors [C]; begin, end, logps, reference, label, factors [C], of A answers, the
 //         ranges of the others empty; weights [2]: weight, nll_weight; sums [13]; kl [2]; dx [C, D]
 // Types   answer, begin, end, label i32; all else f32
 // Work    answer_logps: a group owns an answer. preference_loss, kl_sums: one group; an item
@@ -102,8 +103,8 @@ void add_to_sum(__global float* sum, float x, float lost, __local float2* scratc
 }
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void preference_loss(
-    __global float* sums, __global float* factors, __global const float* logps,
-    __global const float* loss, __global const int* begin, __global const int* end,
+    __global float* sums, __global float* row_factors, __global float* factors,
+    __global const float* logps, __global const float* loss, __global const int* begin, __global const int* end,
     __global const int* answer, __global const float* reference, __global const int* label,
     __global const float* weights, __global const float* kl, float beta, float smoothing,
     float desirable, float undesirable, int C) {
@@ -171,6 +172,15 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void preference_loss
   }
 #endif
   for (int i = 0; i < PREFERENCE_SUMS; ++i) add_to_sum(&sums[i], sum[i], lost[i], scratch);
+  barrier(CLK_GLOBAL_MEM_FENCE);  // the factors of all answers are written
+  for (int t = item; t < C; t += GROUP) {
+    const int a = answer[t];
+    float factor = a < 0 ? 0.0f : factors[a];
+#ifdef NLL
+    if (a < 0 || a % 2 == 0) factor += weights[1];
+#endif
+    row_factors[t] = factor;
+  }
 }
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void kl_sums(
@@ -191,17 +201,10 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void kl_sums(
   }
 }
 
-__kernel void scale_rows(__global float* dx, __global const float* factors,
-                         __global const int* answer, __global const float* weights, uint C,
-                         uint D) {
+__kernel void scale_rows(__global float* dx, __global const float* row_factors, uint C, uint D) {
   const uint d = (uint)get_global_id(0);
   if (d >= D) return;
   for (uint t = (uint)get_global_id(1); t < C; t += (uint)get_global_size(1)) {
-    const int a = answer[t];
-    float factor = a < 0 ? 0.0f : factors[a];
-#ifdef NLL
-    if (a < 0 || a % 2 == 0) factor += weights[1];
-#endif
-    dx[(size_t)t * D + d] *= factor;
+    dx[(size_t)t * D + d] *= row_factors[t];
   }
 }

@@ -200,7 +200,8 @@ typedef struct clora_statistics {
   uint64_t scratch_bytes;
   uint64_t prompt_tokens;    /* of clora_generate(), and of requests of engines that ended */
   uint64_t generated_tokens; /* produced by clora_generate() and by engines */
-  uint64_t forward_tokens;   /* of clora_forward() and clora_forward_enqueue() */
+  uint64_t forward_tokens;   /* of clora_forward(), clora_forward_enqueue() and of prompts with
+                                choices of clora_score_choices() */
   uint64_t trained_tokens;   /* of clora_trainer_step(), labelled or not */
 } clora_statistics;
 
@@ -443,6 +444,26 @@ typedef struct clora_forward_target {
 CLORA_API clora_status clora_forward_enqueue(clora_session* session, const int32_t* ids,
                                              size_t id_count, const clora_forward_target* target,
                                              cl_event* event);
+
+/* A multiple-choice question: a prompt, and texts of which each continues it. */
+typedef struct clora_choices {
+  size_t size;
+  const int32_t* prompt; /* at least one token */
+  size_t prompt_count;
+  const int32_t* ids; /* the choices' tokens, concatenated */
+  size_t id_count;
+  const size_t* lengths; /* [choice_count]: tokens of each choice, at least one */
+  size_t choice_count;   /* at least one */
+} clora_choices;
+
+/* Computes the log-likelihood of each choice after the prompt, with the session's adapter: the sum
+ * of the natural logarithms of its tokens' probabilities. logprobs has space for choice_count
+ * values. *likeliest, which may be NULL, becomes the index of the largest one, of equal ones the
+ * first; for the largest one per character or per token, divide by the lengths. Prompt and choice
+ * together are limited by the session's max_positions. Waits. CLORA_DIVERGED if a value is not
+ * finite. */
+CLORA_API clora_status clora_score_choices(clora_session* session, const clora_choices* choices,
+                                           double* logprobs, size_t* likeliest);
 
 /* ---- Engine: many requests at once ----------------------------------------------------------- */
 /* An engine generates for many requests at once, each with its own adapters, length and sampling.
@@ -743,6 +764,7 @@ CLORA_DEFINE_INIT(clora_session_options)
 CLORA_DEFINE_INIT(clora_generation_options)
 CLORA_DEFINE_INIT(clora_generation)
 CLORA_DEFINE_INIT(clora_forward_target)
+CLORA_DEFINE_INIT(clora_choices)
 CLORA_DEFINE_INIT(clora_engine_options)
 CLORA_DEFINE_INIT(clora_request)
 CLORA_DEFINE_INIT(clora_event)

@@ -17,6 +17,7 @@
 #include "clora/model/generation/grammar/grammar_vocabulary.hpp"
 #include "clora/model/text/chat_template.hpp"
 #include "clora/model/text/tokenizer.hpp"
+#include "clora/model/training/evaluator.hpp"
 #include "clora/model/training/trainer.hpp"
 #include "clora/model/transformer/forward_pass.hpp"
 #include "clora/model/transformer/language_model.hpp"
@@ -76,6 +77,7 @@ struct clora_session {
   // Created at first use, destroyed when the adapter changes.
   std::unique_ptr<clora::Generator> generator;
   std::unique_ptr<clora::ForwardPass> forward;
+  std::unique_ptr<clora::Evaluator> evaluator;
 
   const clora::Adapter* adapter_or_null() const {
     return adapter == nullptr ? nullptr : &adapter->adapter;

@@ -38,6 +38,7 @@ void set_adapter(clora_session& session, std::shared_ptr<AdapterCore> adapter) {
   if (session.adapter == adapter) return;
   session.generator.reset();  // they reference the previous adapter's matrices
   session.forward.reset();
+  session.evaluator.reset();
   session.adapter = std::move(adapter);
 }
 

@@ -6,89 +6,23 @@
 #include <cmath>
 #include <variant>
 
-#include "lora/finite_values.hpp"
 #include "model/transformer/adapted_ends.hpp"
 #include "runtime/fail.hpp"
-#include "runtime/memory/half.hpp"
 
 namespace clora {
 namespace {
 
 constexpr std::size_t kMaxParts = 2;  // of a combination
-// A product of both is far from infinite: infinities in a slot would reach the rows of others.
-constexpr float kMaxValue = 1e30F;  // of a matrix with its scale
-constexpr double kMaxScale = 1e6;   // of a request
-
-template <class T>
-void add_value(DigestStream& digest, const T& value) {
-  digest.add(std::as_bytes(std::span(&value, 1)));
-}
-
-// The elements of a module's a, or of its bt, among those of the adapter.
-template <class T>
-std::span<const T> a_of(const std::vector<T>& values, const AdapterModule& module) {
-  if (values.empty()) return {};
-  const auto count = static_cast<std::size_t>(module.rank * module.site.inputs);
-  return std::span(values).subspan(module.a_offset, count);
-}
-template <class T>
-std::span<const T> bt_of(const std::vector<T>& values, const AdapterModule& module) {
-  if (values.empty()) return {};
-  const auto count = static_cast<std::size_t>(module.rank * module.site.outputs);
-  return std::span(values).subspan(module.bt_offset, count);
-}
-
-Digest digest_of(const HostAdapter& adapter) {
-  DigestStream digest;
-  for (const AdapterModule& module : adapter.modules) {
-    add_value(digest, module.site.path.size());
-    digest.add(std::as_bytes(std::span(module.site.path)));
-    add_value(digest, module.rank);
-    digest.add(std::as_bytes(a_of(adapter.parameters, module)));
-    digest.add(std::as_bytes(bt_of(adapter.parameters, module)));
-  }
-  return digest.digest();
-}
-
-// Checks that no element of a slot can become infinite, whatever the factor of a request.
-void require_values(const std::string& name, const HostAdapter& adapter) {
-  const auto are_small = [](std::span<const float> values) {
-    return all_finite(values) &&
-           std::ranges::all_of(values, [](float value) { return std::abs(value) <= kMaxValue; });
-  };
-  for (const AdapterModule& module : adapter.modules) {
-    require(
-        are_small(a_of(adapter.parameters, module)) && are_small(bt_of(adapter.parameters, module)),
-        "adapter '{}': values, multiplied with the adapter's scale, must be finite and at most "
-        "{}, those of '{}' are not",
-        name, kMaxValue, module.site.path);
-  }
-}
-
-// Multiplies the bt of all modules with scale_of(module), and casts the result if products read it.
-template <class ScaleOf>
-void apply_scales(HostAdapter& adapter, bool casts, ScaleOf scale_of) {
-  for (AdapterModule& module : adapter.modules) {
-    const auto count = static_cast<std::size_t>(module.rank * module.site.outputs);
-    const float scale = scale_of(module);
-    for (float& value : std::span(adapter.parameters).subspan(module.bt_offset, count)) {
-      value *= scale;
-    }
-    module.scale = 1;
-  }
-  if (!casts) return;
-  adapter.parameters_bf16.resize(adapter.parameters.size());
-  std::ranges::transform(adapter.parameters, adapter.parameters_bf16.begin(), float_to_bf16);
-}
+constexpr double kMaxScale = 1e6;     // of a request
 
 // Slots have only low-rank factors; the base model's tensors are those of all requests.
 void refuse_saved_tensors(const std::string& name, const Adapter& adapter) {
   if (adapter.saved_tensors().empty()) return;
   fail(ErrorCode::unsupported,
-       "adapter '{}': an adapter with modules trained in full (modules_to_save: {}) cannot be one "
-       "of several of an engine; merge it into its base model with clora fuse, or use it alone "
-       "with clora generate",
-       name, fmt::join(adapter.config().modules_to_save, ", "));
+       "adapter '{}': an adapter with modules or biases trained in full (modules_to_save: {}; "
+       "bias: {}) cannot be one of several of an engine; merge it into its base model with clora "
+       "fuse, or use it alone with clora generate",
+       name, fmt::join(adapter.config().modules_to_save, ", "), name_of(adapter.config().biases));
 }
 
 // A slot has the factors of a low-rank term, without factors of columns.
@@ -99,37 +33,6 @@ void refuse_magnitudes(const std::string& name, const Adapter& adapter) {
        "merge "
        "it into its base model with clora fuse, or use it alone with clora generate",
        name);
-}
-
-HostAdapter copy_of(const Adapter& adapter, bool casts) {
-  HostAdapter copy{.modules = adapter.modules(),
-                   .parameters = adapter.context().read<float>(adapter.parameters())};
-  std::ranges::sort(copy.modules, {}, [](const AdapterModule& m) { return m.site.path; });
-  for (const AdapterModule& module : copy.modules) copy.rank = std::max(copy.rank, module.rank);
-  apply_scales(copy, casts, [](const AdapterModule& module) { return module.scale; });
-  copy.digest = digest_of(copy);
-  return copy;
-}
-
-// The part with its factor in bt; itself if that is 1.
-std::shared_ptr<const HostAdapter> scaled(const AdapterSelection::Part& part) {
-  if (part.scale == 1) return part.adapter;
-  auto copy = std::make_shared<HostAdapter>(*part.adapter);
-  apply_scales(*copy, !copy->parameters_bf16.empty(),
-               [&](const AdapterModule&) { return part.scale; });
-  return copy;
-}
-
-// What an adapter has in one layer.
-StackedFactors factors_of(const HostAdapter& adapter, std::string_view path) {
-  StackedFactors factors{.rank = adapter.rank};
-  const AdapterModule* module = adapter.find(path);
-  if (module == nullptr) return factors;
-  factors.a = a_of(adapter.parameters, *module);
-  factors.bt = bt_of(adapter.parameters, *module);
-  factors.a_bf16 = a_of(adapter.parameters_bf16, *module);
-  factors.bt_bf16 = bt_of(adapter.parameters_bf16, *module);
-  return factors;
 }
 
 // Whether a model has experts with a layer of that path.
@@ -144,6 +47,11 @@ bool is_of_experts(const LanguageModel& model, std::string_view path) {
     }
   }
   return false;
+}
+
+template <class T>
+void add_value(DigestStream& digest, const T& value) {
+  digest.add(std::as_bytes(std::span(&value, 1)));
 }
 
 // Digest of parts with their factors.
@@ -164,12 +72,6 @@ Digest matrices_of(const AdapterSelection& selection) {
 }
 
 }  // namespace
-
-const AdapterModule* HostAdapter::find(std::string_view path) const {
-  const auto at = std::ranges::lower_bound(
-      modules, path, {}, [](const AdapterModule& m) -> std::string_view { return m.site.path; });
-  return at != modules.end() && at->site.path == path ? &*at : nullptr;
-}
 
 std::int64_t AdapterSelection::rank() const {
   std::int64_t sum = 0;
@@ -228,8 +130,7 @@ void AdapterSlots::add(const std::string& name, const Adapter& adapter) {
   refuse_magnitudes(name, adapter);
   refuse_saved_tensors(name, adapter);
   require_layers(name, adapter);
-  auto copy = std::make_shared<const HostAdapter>(copy_of(adapter, has_copies()));
-  require_values(name, *copy);
+  auto copy = std::make_shared<const HostAdapter>(copy_to_host(name, adapter, has_copies()));
   std::vector<std::vector<std::string>> paths(stages_.size());
   for (const AdapterModule& module : copy->modules) {
     paths[stage_of(stages_, module.site.path)].push_back(module.site.path);
@@ -317,12 +218,12 @@ void AdapterSlots::upload(std::int64_t slot, const AdapterSelection& selection) 
   ++uploads_;
   std::vector<std::shared_ptr<const HostAdapter>> parts;
   for (const AdapterSelection::Part& part : selection.parts) {
-    parts.push_back(selection.parts.size() == 1 ? part.adapter : scaled(part));
+    parts.push_back(selection.parts.size() == 1 ? part.adapter : scaled(part.adapter, part.scale));
   }
   for (AdapterStacks& stacks : stacks_) {
     stacks.write(slot, [&](std::string_view path) {
       std::vector<StackedFactors> factors;
-      for (const auto& part : parts) factors.push_back(factors_of(*part, path));
+      for (const auto& part : parts) factors.push_back(part->factors(path));
       return factors;
     });
   }

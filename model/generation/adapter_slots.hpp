@@ -24,7 +24,7 @@
 #include "clora/lora/adapter.hpp"
 #include "clora/model/generation/generation_request.hpp"
 #include "clora/model/transformer/model_stage.hpp"
-#include "clora/runtime/files/digest.hpp"
+#include "model/generation/host_adapter.hpp"
 #include "model/transformer/adapter_stacks.hpp"
 
 namespace clora {
@@ -32,18 +32,6 @@ namespace clora {
 struct AdapterSlotsConfig {
   std::int64_t slots = 0;     // adapters or combinations on the device at once; 0: none is allowed
   std::int64_t max_rank = 0;  // of one, or the sum of a combination
-};
-
-// Contents of an adapter that do not change, as the stacks take them.
-struct HostAdapter {
-  std::vector<AdapterModule> modules;  // sorted by path; of scale 1
-  // As Adapter::parameters(), but each bt is multiplied with its module's scale.
-  std::vector<float> parameters;
-  std::vector<std::uint16_t> parameters_bf16 = {};  // the same, if AdapterStacks::has_copies()
-  std::int64_t rank = 0;                            // the largest of a module
-  Digest digest = {};                               // of paths, ranks and matrices
-
-  const AdapterModule* find(std::string_view path) const;
 };
 
 // What a request uses: none, one or two adapters with factors.
@@ -80,7 +68,7 @@ class AdapterSlots {
   // Copies the matrices of an adapter, and allocates the stacks of layers that none has adapted
   // before. A name that exists is replaced for later selections. Errors: invalid_argument for an
   // empty name, a rank above max_rank, values that are huge or not finite, and a layer that the
-  // model does not have or that base_adapter adapts; unsupported for layers of experts;
+  // model does not have or that a base adapter adapts; unsupported for layers of experts;
   // out_of_memory.
   void add(const std::string& name, const Adapter& adapter);
   // Errors: invalid_argument if there is none of that name.

@@ -71,7 +71,7 @@ RecordingOptions RecordedStep::options(const StepResults& results) const {
 Tensor RecordedStep::record_loss(const Tensor& output, const Tensor& loss, const Tensor& weight,
                                  const LossTerms& terms) {
   Tensor doutput;
-  if (trains()) {
+  if (trains() && !weight.empty()) {
     doutput = batch_.temporary(output.shape(), DType::f32, "d selected rows");
   }
   record_head_loss(
@@ -131,19 +131,24 @@ Tensor RecordedStep::record_loss_of_tokens(const Tensor& output, const StepResul
   return doutput;
 }
 
-// The gradients of the rows' own losses come first, with the forward; the preference loss, which
-// depends on all rows of an answer, then gives their factors.
+// The preference loss, which depends on all rows of an answer, gives the factors of the rows' own
+// losses. With a frozen head the gradients of these losses come first, with the forward, and are
+// multiplied by the factors; those of a head that is trained are sums over rows, and therefore need
+// a second pass over the head, with the factors as weights (and the same dropout).
 void RecordedStep::record_answers(Recording& recording, const StepResults& results) {
   RecordedModel model(recording, {.ids = inputs_.ids(),
                                   .selected = inputs_.labelled(),
                                   .output_type = model_->context().activation_type()});
   const Shape count{inputs_.labelled_rows()};
   const Tensor loss = batch_.temporary(count, DType::f32, "loss");
-  const Tensor doutput = record_loss(model.output(), loss, inputs_.weight());
+  const bool trains_head = trains() && !head_adapter_of(adapter_, inputs_.seed_and_step()).empty();
+  Tensor doutput = record_loss(model.output(), loss, trains_head ? Tensor() : inputs_.weight());
   const Tensor logps = batch_.temporary(count, DType::f32, "log-probabilities of answers");
   record_answer_logps(batch_, logps, loss, inputs_.texts());
   if (!results.preference_sums.empty()) {
-    record_preference_loss(batch_, results.preference_sums, doutput, logps,
+    const Tensor factors =
+        trains() ? batch_.temporary(count, DType::f32, "factors of rows") : Tensor();
+    record_preference_loss(batch_, results.preference_sums, factors, logps,
                            {.loss = loss,
                             .answers = inputs_.texts(),
                             .answer = inputs_.answer(),
@@ -153,6 +158,11 @@ void RecordedStep::record_answers(Recording& recording, const StepResults& resul
                             .kl = results.kl,
                             .nll = task_.preference->has_nll()},
                            task_.preference->formula);
+    if (trains_head) {
+      doutput = record_loss(model.output(), loss, factors);
+    } else if (trains()) {
+      record_scaled_rows(batch_, doutput, factors);
+    }
   } else if (!results.kl.empty()) {
     record_kl_sums(batch_, results.kl, logps, inputs_.texts(), inputs_.reference());
   } else {

@@ -96,7 +96,7 @@ class RecordedStep {
   void record_answers(Recording& recording, const StepResults& results);
   RecordingOptions options(const StepResults& results) const;
   // Overwrites loss [C] of the labelled rows. output: of the model, for these rows. Returns its
-  // gradient; empty for evaluate.
+  // gradient, and adds to those of the head, if the step trains and a weight is given.
   Tensor record_loss(const Tensor& output, const Tensor& loss, const Tensor& weight,
                      const LossTerms& terms = {});
 

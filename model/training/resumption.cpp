@@ -51,6 +51,7 @@ Fingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records) {
                        setting("clip norm", c.clip_norm),
                        setting("max sequence length", c.max_seq_length)};
   // Checkpoints of earlier versions have none of what follows.
+  if (c.frozen_ranks > 0) settings.push_back(setting("frozen ranks", c.frozen_ranks));
   if (c.average_decay > 0) settings.push_back(setting("decay of the average", c.average_decay));
   if (c.contrastive) {
     settings.push_back(setting("contrastive scale", c.contrastive->scale));

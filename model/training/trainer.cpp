@@ -71,10 +71,12 @@ struct Trainer::Impl {
     sums.record_zero(zero);
     if (has_kl()) zero.fill_zero(kl);
     optimizer.emplace(context, config.optimizer, adapter.parameter_set());
+    record_frozen(update);
     optimizer->record(update, update_settings, sums.of(StepSums::grad_norm));
     average.emplace(update, adapter, config.average_decay);
     if (config.gradient_noise) {
       first_square.emplace(context);
+      record_frozen(*first_square);
       record_square_sum(*first_square, sums.of(StepSums::first_square), adapter.flat_gradients());
       first_square->seal();
     }
@@ -93,6 +95,20 @@ struct Trainer::Impl {
             .nll_sum = if_any(config.supervised.has_terms(), StepSums::nll),
             .preference_sums = sums.of_preference(),
             .kl = kl};
+  }
+
+  // Sets the gradients of frozen ranks, the last rows of da and dbt, to 0.
+  void record_frozen(Batch& batch) const {
+    const std::int64_t frozen = config.frozen_ranks;
+    if (frozen == 0) return;
+    for (const AdapterModule& module : adapter.modules()) {
+      const LoraGradients gradients = adapter.gradients(module.site.path);
+      for (const Tensor& rows : {gradients.da, gradients.dbt}) {
+        const std::int64_t columns = rows.shape()[1];
+        const std::size_t bytes = bytes_of(DType::f32, (module.rank - frozen) * columns);
+        batch.fill_zero(rows.slice(bytes, {frozen, columns}, DType::f32));
+      }
+    }
   }
 
   UpdateSettings settings_of(std::int64_t step, double learning_rate) const;

@@ -33,6 +33,10 @@ struct TrainerConfig {
   // the parameters that the Trainer is given. 0: none.
   double average_decay = 0;
   std::uint32_t dropout_seed = 0;
+  // The last ranks of each module that are not trained: their matrices stay as they are, and their
+  // gradients count as 0 (model/transformer/principal_start.hpp). REQUIRES, unless 0: fewer than a
+  // module's ranks; no weight decay; not the optimizer muon, which mixes the ranks of a module.
+  std::int64_t frozen_ranks = 0;
   // Weight of the loss that balances the load of experts (ops/experts/load_balance.hpp): the mean
   // over the micro-batches of a step, each over all of its rows, without padding. 0: not computed,
   // as in transformers unless output_router_logits is set.

@@ -1,9 +1,7 @@
 #include "model/training/trainer_checks.hpp"
 
 #include <cmath>
-#include <string>
 
-#include "lora/end_modules.hpp"
 #include "model/configuration/experts_layer.hpp"
 #include "model/transformer/finite_check.hpp"
 #include "runtime/fail.hpp"
@@ -27,19 +25,6 @@ void check_supervised(const TrainerConfig& config) {
           config.contrastive ? "contrastive" : "preference");
 }
 
-bool trains_head(const Adapter& adapter) {
-  return adapter.find(kHeadPath) != nullptr ||
-         !adapter.saved(fmt::format("{}.weight", kHeadPath)).empty();
-}
-
-void check_preference(const PreferenceLoss& preference, const Adapter& adapter) {
-  check(preference);
-  if (!trains_head(adapter)) return;
-  fail(ErrorCode::unsupported,
-       "trainer: a preference loss does not train the head, whose gradients are computed before "
-       "those of the answers; leave lm_head out of modules_to_save and target_modules");
-}
-
 void check_stage(const LanguageModel& model, const TrainerConfig& config) {
   if (model.is_whole()) return;
   require(config.ranks != nullptr,
@@ -55,6 +40,22 @@ void check_stage(const LanguageModel& model, const TrainerConfig& config) {
        "trainer: {} needs the model on one device; split the micro-batches over the devices, not "
        "the layers",
        who);
+}
+
+void check_frozen(const TrainerConfig& config, const Adapter& adapter) {
+  if (config.frozen_ranks == 0) return;
+  for (const AdapterModule& module : adapter.modules()) {
+    require(config.frozen_ranks > 0 && config.frozen_ranks < module.rank,
+            "trainer: `frozen_ranks` must be below the rank {} of {}, and not negative, got {}",
+            module.rank, module.site.path, config.frozen_ranks);
+  }
+  require(config.weight_decay == 0,
+          "trainer: `weight_decay` must be 0 with frozen ranks, which it would change, got {}",
+          config.weight_decay);
+  require(
+      config.optimizer.kind != OptimizerKind::muon,
+      "trainer: the optimizer muon updates all ranks of a module together, so that none of them "
+      "can be frozen; take another optimizer");
 }
 
 }  // namespace
@@ -73,7 +74,8 @@ void check_trainable(const LanguageModel& model, const Adapter& adapter,
   check_balance(config.router_aux_loss_coef, model.config());
   check(config.policy);
   check_supervised(config);
-  if (config.preference) check_preference(*config.preference, adapter);
+  check_frozen(config, adapter);
+  if (config.preference) check(*config.preference);
 }
 
 }  // namespace clora

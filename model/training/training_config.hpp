@@ -36,6 +36,7 @@ struct TrainingRunConfig {
   double min_rate_share = 0;      // of the learning rate, towards which a schedule decays
   double weight_decay = 0;
   double clip_norm = 0;
+  std::int64_t frozen_ranks = 0;    // as in TrainerConfig
   double average_decay = 0;         // as in TrainerConfig; the average is saved in adapter_out/ema
   double router_aux_loss_coef = 0;  // as in TrainerConfig
   OptimizerConfig optimizer = {};

@@ -317,6 +317,7 @@ TrainerConfig trainer_config(const TrainingRunConfig& config) {
           .clip_norm = config.clip_norm,
           .average_decay = config.average_decay,
           .dropout_seed = static_cast<std::uint32_t>(config.seed),
+          .frozen_ranks = config.frozen_ranks,
           .router_aux_loss_coef = config.router_aux_loss_coef,
           .contrastive = config.contrastive,
           .preference = config.preference,

@@ -4,6 +4,7 @@
 
 #include "clora/ops/rowwise/add.hpp"
 #include "clora/ops/rowwise/columns.hpp"
+#include "ops/lora_linear/weight_gradient.hpp"
 
 namespace clora {
 namespace {
@@ -26,7 +27,7 @@ void record_dropped(Recording& recording, AdaptedLinear& linear, const Tensor& y
                     const Tensor& residual) {
   const Tensor f = recording.like(y, "dora f");
   record_dora_dropout(recording.batch(), x,
-                      {y, f, linear.s, linear.layer->weights, linear.lora, residual});
+                      {y, f, linear.s, linear.weights, linear.lora, residual});
   linear.f = recording.save(f);
 }
 
@@ -36,18 +37,23 @@ Tensor record_scaled(Recording& recording, const AdaptedLinear& linear, const Te
   const Tensor scaled = recording.like(dy, "dora dy'");
   const bool is_coded = linear.f.type() == DType::q8_0;
   const Tensor f = is_coded ? recording.restore(linear.f, dy.shape(), recording.type()) : linear.f;
-  const Tensor bias = linear.has_dropout() ? Tensor() : linear.layer->weights.bias;
+  const Tensor bias = linear.has_dropout() ? Tensor() : linear.weights.bias;
   record_dora_backward(recording.batch(), scaled, linear.dmagnitude, dy,
                        {f, bias, linear.lora.column_scale, linear.magnitude},
                        &recording.deferred_magnitudes());
   return scaled;
 }
 
+// The gradient of a bias that is trained. dy may be that of some rows of the pass.
+void record_bias(Recording& recording, const AdaptedLinear& linear, const Tensor& dy) {
+  record_bias_gradient(recording.batch(), linear.dbias, dy, linear.ones.rows(0, dy.shape()[0]));
+}
+
 // The layer's branch of the backward of plain adapters.
 LoraBranch branch_of(const AdaptedLinear& linear, const Tensor& scaled) {
   LoraWeights lora = linear.lora;
   lora.column_scale = {};
-  return {linear.gradients, scaled, linear.s, linear.layer->weights, lora};
+  return {linear.gradients, scaled, linear.s, linear.weights, lora};
 }
 
 }  // namespace
@@ -67,7 +73,7 @@ std::vector<Tensor> record_linears(Recording& recording, const ProductInput& x,
       continue;
     }
     if (linear->is_decomposed()) linear->f = y;
-    outputs.push_back({y, linear->s, linear->layer->weights, linear->lora});
+    outputs.push_back({y, linear->s, linear->weights, linear->lora});
   }
   if (!outputs.empty()) record_lora_linears(recording.batch(), x, outputs);
   return all;
@@ -76,7 +82,7 @@ std::vector<Tensor> record_linears(Recording& recording, const ProductInput& x,
 void record_linear(Recording& recording, AdaptedLinear& linear, const Tensor& y,
                    const ProductInput& x, const Tensor& residual) {
   add_s(recording, linear, x.x.shape()[0]);
-  LoraOutput output{y, linear.s, linear.layer->weights, linear.lora, residual};
+  LoraOutput output{y, linear.s, linear.weights, linear.lora, residual};
   if (linear.is_decomposed() && linear.has_dropout()) {
     return record_dropped(recording, linear, y, x.x, residual);
   }
@@ -97,6 +103,8 @@ std::vector<PendingGradient> record_linears_dx(Recording& recording, const Tenso
   std::vector<PendingGradient> all;
   Accumulate accumulate = Accumulate::no;
   for (const auto& [linear, dy] : dys) {
+    if (!linear->dweight.empty()) all.push_back({linear->dweight, dy, {}, true});
+    if (!linear->dbias.empty()) record_bias(recording, *linear, dy);
     const bool is_scaled = scaled == DoraScaled::yes;
     const LoraBranch branch =
         branch_of(*linear, is_scaled ? dy : record_scaled(recording, *linear, dy));
@@ -132,7 +140,7 @@ JoinedLinears::JoinedLinears(Recording& recording, const std::vector<LinearLayer
 }
 
 bool JoinedLinears::has_adapter() const {
-  return std::ranges::any_of(linears_, [](const auto& each) { return !each.lora.empty(); });
+  return std::ranges::any_of(linears_, &AdaptedLinear::is_trained);
 }
 
 void JoinedLinears::set_tile(std::int64_t tile) {
@@ -171,7 +179,7 @@ void JoinedLinears::set_outputs(std::span<const Tensor> outputs) {
 std::vector<DoraFactors> JoinedLinears::dora_factors() const {
   std::vector<DoraFactors> all;
   for (const AdaptedLinear& each : linears_) {
-    const bool has_bias = !each.layer->weights.bias.empty();
+    const bool has_bias = !each.weights.bias.empty();
     if (is_one() || !each.is_decomposed() || each.has_dropout() || has_bias) return {};
     all.push_back({each.lora.column_scale, each.magnitude, each.dmagnitude});
   }

@@ -40,7 +40,7 @@ class JoinedLinears {
   JoinedLinears(Recording& recording, const std::vector<LinearLayer>& layers,
                 std::vector<std::int64_t> widths);
 
-  bool has_adapter() const;
+  bool has_adapter() const;  // whether one of them is trained
   // Gives the adapters dropout masks of their own (clora::set_tile()).
   void set_tile(std::int64_t tile);
   // Returns the outputs, each [T, width].

@@ -31,7 +31,7 @@ std::vector<Shape> AttentionLayer::cache_shapes(const AttentionLayerSpec& spec,
 }
 
 bool AttentionLayer::has_adapter() const {
-  return qkv_linears_.has_adapter() || !o_linear_.lora.empty() || q_norm_.is_trained() ||
+  return qkv_linears_.has_adapter() || o_linear_.is_trained() || q_norm_.is_trained() ||
          k_norm_.is_trained();
 }
 

@@ -31,7 +31,7 @@ std::vector<Shape> DeltaNetLayer::cache_shapes(const DeltaNetLayerSpec& spec) {
 }
 
 bool DeltaNetLayer::has_adapter() const {
-  return in_linears_.has_adapter() || !out_linear_.lora.empty() || norm_.is_trained();
+  return in_linears_.has_adapter() || out_linear_.is_trained() || norm_.is_trained();
 }
 
 Tensor DeltaNetLayer::each_head(const Tensor& x) const {

@@ -22,7 +22,7 @@ ExpertsLayer::ExpertsLayer(Recording& recording, const ExpertsWeights& weights)
       down_(recording, weights.down, shape_of(weights.spec.down.front())) {}
 
 bool ExpertsLayer::has_adapter() const {
-  return !router_.lora.empty() || gate_.has_adapter() || up_.has_adapter() || down_.has_adapter();
+  return router_.is_trained() || gate_.has_adapter() || up_.has_adapter() || down_.has_adapter();
 }
 
 void ExpertsLayer::route(const Tensor& h) {
@@ -74,7 +74,7 @@ Tensor ExpertsLayer::backward_of_outputs(const Tensor& dy) {
 // dh = the gradient through the router's logits.
 std::vector<PendingGradient> ExpertsLayer::backward_of_router(const Tensor& dh,
                                                               const Tensor& dweights) {
-  if (dh.empty() && router_.lora.empty()) return {};
+  if (dh.empty() && !router_.is_trained()) return {};
   const Tensor dlogits = recording_.temporary(logits_.shape(), "d logits of experts");
   record_router_backward(recording_.batch(), dlogits, logits_, routing_, dweights, router_weights_);
   recording_.record_balance_backward(dlogits, logits_);

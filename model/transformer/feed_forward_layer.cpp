@@ -22,7 +22,7 @@ FeedForwardLayer::FeedForwardLayer(Recording& recording, const FeedForwardWeight
 }
 
 bool FeedForwardLayer::has_adapter() const {
-  return gate_up_linears_.has_adapter() || !down_linear_.lora.empty();
+  return gate_up_linears_.has_adapter() || down_linear_.is_trained();
 }
 
 void FeedForwardLayer::use_tile(std::size_t tile) {

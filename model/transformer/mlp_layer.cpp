@@ -10,9 +10,7 @@ MlpLayer::MlpLayer(Recording& recording, const MlpWeights& weights)
       up_linear_(recording.adapted(weights.up)),
       down_linear_(recording.adapted(weights.down)) {}
 
-bool MlpLayer::has_adapter() const {
-  return !up_linear_.lora.empty() || !down_linear_.lora.empty();
-}
+bool MlpLayer::has_adapter() const { return up_linear_.is_trained() || down_linear_.is_trained(); }
 
 void MlpLayer::record_forward(const Tensor& y, const ProductInput& h, const Tensor& residual) {
   up_ = record_linears(recording_, h, std::array{&up_linear_}).front();

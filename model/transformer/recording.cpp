@@ -131,7 +131,8 @@ Tensor Recording::rope_table(const RopeSpec& rope) {
 Tensor Recording::key_rope_table(const RopeSpec& rope) { return rope_table(of_keys(rope)); }
 
 AdaptedLinear Recording::adapted(const LinearLayer& layer) {
-  AdaptedLinear linear{.layer = &layer};
+  AdaptedLinear linear{.layer = &layer, .weights = layer.weights};
+  if (options_.adapter != nullptr) add_saved(linear);
   if (options_.stacks != nullptr) {
     linear.lora = options_.stacks->weights(layer.path, options_.row_groups);
     if (!linear.lora.empty()) return linear;
@@ -148,21 +149,35 @@ AdaptedLinear Recording::adapted(const LinearLayer& layer) {
   return linear;
 }
 
+void Recording::add_saved(AdaptedLinear& linear) {
+  const Adapter& adapter = *options_.adapter;
+  if (adapter.saved_tensors().empty()) return;
+  const std::string w = linear.layer->path + ".weight", bias = linear.layer->path + ".bias";
+  const Tensor saved = adapter.saved(w), saved_bias = adapter.saved(bias);
+  if (!saved.empty()) linear.weights.w = saved;
+  if (!saved_bias.empty()) linear.weights.bias = saved_bias;
+  if (!options_.trains) return;
+  linear.dweight = adapter.saved_gradient(w);
+  linear.dbias = adapter.saved_gradient(bias);
+  if (linear.dbias.empty()) return;
+  if (ones_.empty()) {
+    const std::vector<float> ones(static_cast<std::size_t>(rows_), 1.0F);
+    ones_ = batch_.context().upload<float>({rows_, 1}, DType::f32, ones, MemoryTag::activations);
+  }
+  linear.ones = ones_;
+}
+
 AdaptedNorm Recording::adapted(const NormWeights& norm) {
   AdaptedNorm adapted{norm, {}};
   if (options_.adapter == nullptr || norm.empty()) return adapted;
   const std::string w = norm.path + ".weight", bias = norm.path + ".bias";
-  const Tensor saved = options_.adapter->saved(w);
-  if (saved.empty()) return adapted;
-  adapted.weights.w = as_read(saved, norm.offset, norm.scale);
-  if (!norm.bias.empty()) {
-    adapted.weights.bias = as_read(options_.adapter->saved(bias), 0, norm.scale);
-  }
+  const Tensor saved = options_.adapter->saved(w), saved_bias = options_.adapter->saved(bias);
+  if (!saved.empty()) adapted.weights.w = as_read(saved, norm.offset, norm.scale);
+  if (!saved_bias.empty()) adapted.weights.bias = as_read(saved_bias, 0, norm.scale);
   if (!options_.trains) return adapted;
-  adapted.gradients = {
-      .dw = options_.adapter->saved_gradient(w),
-      .dbias = norm.bias.empty() ? Tensor() : options_.adapter->saved_gradient(bias),
-      .factor = norm.scale};
+  adapted.gradients = {.dw = options_.adapter->saved_gradient(w),
+                       .dbias = options_.adapter->saved_gradient(bias),
+                       .factor = norm.scale};
   return adapted;
 }
 

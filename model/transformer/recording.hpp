@@ -75,6 +75,11 @@ struct RecordingOptions {
 // A linear layer of a pass, with its adapter if it has one.
 struct AdaptedLinear {
   const LinearLayer* layer = nullptr;
+  // Those of the layer or, where the adapter trains them in full, of the adapter; and then in a
+  // pass that trains their gradients, and the ones [T, 1] that dbias is computed with.
+  LinearWeights weights = {};
+  Tensor dweight = {}, dbias = {};
+  Tensor ones = {};
   LoraWeights lora = {};
   LoraGradients gradients = {};
   Tensor s = {};  // [T, R]: the first factor of its low-rank term, from the forward
@@ -84,7 +89,8 @@ struct AdaptedLinear {
   Tensor magnitude = {}, dmagnitude = {};
   Tensor f = {};
 
-  std::int64_t outputs() const { return layer->weights.w.shape()[0]; }
+  std::int64_t outputs() const { return weights.w.shape()[0]; }
+  bool is_trained() const { return !lora.empty() || !dweight.empty() || !dbias.empty(); }
   bool is_decomposed() const { return !magnitude.empty(); }
   bool has_dropout() const { return lora.dropout.probability > 0; }
 };
@@ -173,6 +179,8 @@ class Recording {
   KeyRanges key_ranges(const AttentionLayerSpec& spec, RowsOf of);
   // What kernels read of a tensor that the adapter trains in full: scale (it + offset).
   Tensor as_read(const Tensor& saved, float offset, float scale);
+  // The tensors that the adapter trains in full in place of the layer's.
+  void add_saved(AdaptedLinear& linear);
   // DoRA's tensors of an adapted layer.
   void add_magnitudes(AdaptedLinear& linear);
   void add_adapted(const LoraGradients& gradients);
@@ -185,6 +193,7 @@ class Recording {
   RecordingOptions options_;
   std::int64_t rows_;
   Tensor bf16_adapter_;
+  Tensor ones_;  // [T, 1], if a bias of a linear layer is trained
   std::vector<Window> windows_;
   std::vector<Order> orders_;
   DeferredGradients deferred_;

@@ -1,5 +1,5 @@
-// The tensors of a model that an adapter can train in full (PEFT's modules_to_save), and their
-// first values.
+// The tensors of a model that an adapter can train in full (PEFT's modules_to_save and bias), and
+// their first values.
 #pragma once
 
 #include <vector>
@@ -8,11 +8,15 @@
 
 namespace clora {
 
-// In the order of computation: the token embeddings of a decoder; its norms, of embeddings, of
-// blocks with those of heads and of states, and the final one; and its head, also where the base
-// model's is the embedding matrix: each is then a matrix of its own, as in PEFT. For load_adapter()
-// and select_saved_tensors().
+// In the order of computation: the token embeddings of a decoder; the norm of embeddings, the norms
+// and linear layers of blocks with their biases, without the layers of experts, and the final norm;
+// and the head of a decoder, also where the base model's is the embedding matrix: each is then a
+// matrix of its own, as in PEFT. For load_adapter() and select_trained_tensors().
 std::vector<SavedTensor> savable_tensors(const ModelConfig& config);
+
+// Errors: unsupported, by name, if the adapter's modules_to_save selects layers of experts, or its
+// bias a parameter that is not that of a linear layer or norm: PEFT would train these in full.
+void require_savable(const ModelConfig& model, const AdapterConfig& adapter);
 
 // Sets the adapter's full tensors to those of the base model, as f32. Waits. Does nothing without
 // such tensors. Errors: invalid_argument if the model has no tensor of a name, or one of another

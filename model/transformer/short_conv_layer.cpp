@@ -16,7 +16,7 @@ std::vector<Shape> ShortConvLayer::cache_shapes(const ShortConvLayerSpec& spec) 
 }
 
 bool ShortConvLayer::has_adapter() const {
-  return !in_linear_.lora.empty() || !out_linear_.lora.empty();
+  return in_linear_.is_trained() || out_linear_.is_trained();
 }
 
 void ShortConvLayer::record_forward(const Tensor& y, const ProductInput& h,

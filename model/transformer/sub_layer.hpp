@@ -15,7 +15,7 @@ class SubLayer {
  public:
   virtual ~SubLayer() = default;
 
-  // Whether it has parameters that are trained: a linear layer with an adapter, or a norm.
+  // Whether it has parameters that are trained: of an adapter, or a linear layer or norm in full.
   virtual bool has_adapter() const = 0;
   // y [T, D] = residual + f(h [T, D]); y is neither h nor residual. REQUIRES: h is given if the
   // pass trains.

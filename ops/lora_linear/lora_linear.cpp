@@ -7,6 +7,7 @@
 #include "ops/activations.hpp"
 #include "ops/gemm/gemm_dispatch.hpp"
 #include "ops/lora_linear/lora_gradient_dispatch.hpp"
+#include "ops/lora_linear/weight_gradient.hpp"
 #include "ops/tensor_overlap.hpp"
 #include "runtime/fail.hpp"
 
@@ -288,7 +289,11 @@ std::vector<PendingGradient> record_lora_linears_dx(Batch& batch, const Tensor& 
 
 void record_lora_linears_da(Batch& batch, const Tensor& x, std::span<const PendingGradient> pending,
                             DeferredGradients& deferred) {
-  for (const auto& [da, ds, dropout] : pending) {
+  for (const auto& [da, ds, dropout, is_weight] : pending) {
+    if (is_weight) {
+      record_weight_gradient(batch, da, ds, x);
+      continue;
+    }
     const LoraGradientProduct product{.out = da, .s = ds, .x = adapter_input(batch, x, dropout)};
     require_gradient(kBackward, product);
     deferred.add(batch, product);

@@ -104,6 +104,9 @@ struct PendingGradient {
   Tensor da;  // [R, K] += ds^T drop(x)
   Tensor ds;  // [T, R]
   LoraDropout dropout;
+  // Of a weight that is trained in full: da is dw [N, K], and ds is dy [T, N], which may change
+  // before a flush, so that it is recorded at once.
+  bool is_weight = false;
 };
 std::vector<PendingGradient> record_lora_linears_dx(Batch& batch, const Tensor& dx,
                                                     std::span<const LoraBranch> branches,

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "clora/ops/loss/cross_entropy.hpp"
-#include "clora/ops/rowwise/columns.hpp"
 #include "ops/activations.hpp"
 #include "ops/dispatch/loss_term_defines.hpp"
 #include "ops/dispatch/soft_cap_define.hpp"
+#include "ops/lora_linear/weight_gradient.hpp"
 #include "ops/loss/cross_entropy_head_dispatch.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
@@ -71,27 +71,15 @@ void check(const Tensor& loss, const Tensor& dx, const HeadLossInputs& inputs) {
           inputs.entries_per_chunk);
 }
 
-// dhead += dlogits^T x, by ranges of the vocabulary, since the sums of a range may be computed in
-// several parts.
-void record_dhead(Batch& batch, const Tensor& dhead, const Tensor& dlogits, const Tensor& x) {
-  constexpr std::int64_t kEntries = 4096;
-  const std::int64_t rows = dlogits.shape()[0], vocabulary = dlogits.shape()[1];
-  if (vocabulary <= kEntries) return record_lora_gradient(batch, dhead, dlogits, x, 1);
-  for (std::int64_t begin = 0; begin < vocabulary; begin += kEntries) {
-    const std::int64_t count = std::min(kEntries, vocabulary - begin);
-    const Tensor range = batch.temporary({rows, count}, DType::f32, "head_loss range of dlogits");
-    record_take_columns(batch, range, dlogits, begin);
-    record_lora_gradient(batch, dhead.rows(begin, count), range, x, 1);
-  }
-}
-
 }  // namespace
 
 void record_head_loss(Batch& batch, const Tensor& loss, const Tensor& dx,
                       const HeadLossInputs& inputs) {
   check(loss, dx, inputs);
   const HeadLoss head{loss, dx, inputs};
-  if (!inputs.adapter.empty()) return record_head_loss_by_rows(batch, head);
+  const HeadAdapter& adapter = inputs.adapter;
+  const bool by_rows = head.wants_gradient() ? !adapter.empty() : !adapter.lora.empty();
+  if (by_rows) return record_head_loss_by_rows(batch, head);
   choose_head_loss(batch.context(), head).record(batch, head);
 }
 
@@ -129,7 +117,9 @@ void record_head_loss_by_rows(Batch& batch, const HeadLoss& head) {
                           .terms = terms_of_rows(inputs.terms, begin, count)});
     record_lora_linear_backward(batch, dx.rows(begin, count), inputs.adapter.gradients, logits,
                                 {x, s}, weights, lora, Accumulate::no);
-    if (!inputs.adapter.dhead.empty()) record_dhead(batch, inputs.adapter.dhead, logits, x);
+    if (!inputs.adapter.dhead.empty()) {
+      record_weight_gradient(batch, inputs.adapter.dhead, logits, x);
+    }
   }
 }
 

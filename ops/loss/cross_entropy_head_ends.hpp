@@ -13,10 +13,14 @@ struct HeadSums {
   Tensor target_logits;  // [T], times log2(e)
   Tensor references;     // [T]: at first the target logits
   Tensor parts;          // [tiles, T, 2]: sums of exponentials, and their references
+  // Of label smoothing, else empty.
+  Tensor mean = {};         // [D]: of the head's rows
+  Tensor mean_logits = {};  // [T]
 };
+// REQUIRES: no label smoothing of capped logits.
 HeadSums head_sums_of(Batch& batch, const HeadLoss& head, std::int64_t tiles);
 
-// Sets target_logits and references. x: head.in.x in bf16.
+// Sets target_logits and references, and the means. x: head.in.x in bf16.
 void record_head_references(Batch& batch, const HeadLoss& head, const Bf16Rows& x,
                             const HeadSums& sums);
 
@@ -33,9 +37,11 @@ void record_head_end(Batch& batch, const HeadLoss& head, const HeadSums& sums,
 
 // A self-test's head of so many entries, more than 512: several tiles in each dimension, the last
 // ones partial, chunks of 256 entries, and losses beyond the range of one reference. capped: with a
-// soft cap that matters for these logits. has_terms: with a z-loss.
-void test_head_loss(SelfTest& test, bool gradient, std::int64_t entries, bool capped = false,
-                    bool has_terms = false);
+// soft cap that matters for these logits. terms: LossTerms whose weights are replaced by a test's.
+void test_head_loss(SelfTest& test, bool gradient, std::int64_t entries, const LossTerms& terms,
+                    bool capped = false);
+// " with z-loss" and the like: what the self-test of a head with these terms is called.
+std::string_view tested_terms(const LossTerms& terms);
 
 // Tiles of the vocabulary per chunk: `most`, or somewhat fewer if the last round of work-groups
 // would leave much of the GPU idle.

@@ -188,18 +188,16 @@ const char* head_loss_wgmma_refusal(const Context& context, const HeadLoss& head
   if (!rounds_to_bf16(context, size, false)) return "it is for many rows";
   if (in.head.is_split()) return "it reads weights in one part";
   if (in.soft_cap != 0) return "it has no soft cap of logits";
-  if (in.terms.label_smoothing != 0) return "it has no label smoothing";
   return in.head.layout() == Layout::plain ? nullptr : "it reads plain weights";
 }
 
 bool head_loss_wgmma_passed(Context& context, const HeadLoss& head) {
   const bool gradient = head.wants_gradient();
-  const bool has_terms = head.in.terms.any();
-  const std::string name = fmt::format("head_loss_wgmma {}{}", gradient ? "gradient" : "loss",
-                                       has_terms ? " with z-loss" : "");
-  return passed_self_test(
-             context, {kHeadLossWgmma, name, kBf16Tolerance},
-             [&](SelfTest& test) { test_head_loss(test, gradient, 612, false, has_terms); }) &&
+  const LossTerms& terms = head.in.terms;
+  const std::string name =
+      fmt::format("head_loss_wgmma {}{}", gradient ? "gradient" : "loss", tested_terms(terms));
+  return passed_self_test(context, {kHeadLossWgmma, name, kBf16Tolerance},
+                          [&](SelfTest& test) { test_head_loss(test, gradient, 612, terms); }) &&
          (!gradient || tests_fast_kernel(context) || products_passed(context, head));
 }
 

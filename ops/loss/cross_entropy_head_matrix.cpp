@@ -167,18 +167,20 @@ const char* head_loss_matrix_refusal(const Context& context, const HeadLoss& hea
     return "its vocabulary is a multiple of 8";
   }
   if (in.head.is_split()) return "it reads weights in one part";
-  if (in.terms.label_smoothing != 0) return "it has no label smoothing";
+  if (in.terms.label_smoothing != 0 && in.soft_cap != 0) {
+    return "it has no label smoothing of capped logits";
+  }
   return in.head.layout() == Layout::plain ? nullptr : "it reads plain weights";
 }
 
 bool head_loss_matrix_passed(Context& context, const HeadLoss& head) {
   const bool gradient = head.wants_gradient();
   const bool capped = head.in.soft_cap != 0;
-  const bool has_terms = head.in.terms.any();
+  const LossTerms& terms = head.in.terms;
   const std::string name = fmt::format("head_loss_matrix {}{}{}", gradient ? "gradient" : "loss",
-                                       capped ? " capped" : "", has_terms ? " with z-loss" : "");
+                                       capped ? " capped" : "", tested_terms(terms));
   return passed_self_test(context, {kHeadLossMatrix, name, kBf16Tolerance}, [&](SelfTest& test) {
-    test_head_loss(test, gradient, 616, capped, has_terms);
+    test_head_loss(test, gradient, 616, terms, capped);
   });
 }
 

@@ -70,19 +70,6 @@ void require_formula(const PreferenceFormula& formula) {
   }
 }
 
-void record_scaled_rows(Batch& batch, const Tensor& dx, const Tensor& factors,
-                        const PreferenceInputs& in) {
-  const std::int64_t C = dx.shape()[0], D = dx.shape()[1];
-  const auto elements = static_cast<double>(dx.elements());
-  batch.launch({kernel_of(batch, "scale_rows", kGroup, PreferenceKind::dpo, in.nll),
-                {{static_cast<std::size_t>(round_up(D, kColumns)),
-                  static_cast<std::size_t>(std::min(C, kMaxRowGroups)), 1},
-                 {kColumns, 1, 1}},
-                {elements, 8 * elements},
-                "preference/gradient"},
-               dx, factors, in.answer, in.weights, u32(C), u32(D));
-}
-
 }  // namespace
 
 void record_answer_logps(Batch& batch, const Tensor& logps, const Tensor& loss,
@@ -98,8 +85,9 @@ void record_answer_logps(Batch& batch, const Tensor& logps, const Tensor& loss,
                logps, loss, answers.begin, answers.end);
 }
 
-void record_preference_loss(Batch& batch, const Tensor& sums, const Tensor& dx, const Tensor& logps,
-                            const PreferenceInputs& in, const PreferenceFormula& formula) {
+void record_preference_loss(Batch& batch, const Tensor& sums, const Tensor& row_factors,
+                            const Tensor& logps, const PreferenceInputs& in,
+                            const PreferenceFormula& formula) {
   const std::int64_t C = require_answers(in.loss, in.answers);
   require_formula(formula);
   require_tensor(kOp, "sums", sums, {kPreferenceSums});
@@ -111,20 +99,36 @@ void record_preference_loss(Batch& batch, const Tensor& sums, const Tensor& dx, 
   const bool has_kl = formula.kind == PreferenceKind::kto;
   if (has_kl) require_tensor(kOp, "kl", in.kl, {2});
   const Tensor factors = batch.temporary({C}, DType::f32, "preference factors");
+  const Tensor of_rows = row_factors.empty()
+                             ? batch.temporary({C}, DType::f32, "preference row factors")
+                             : row_factors;
+  require_tensor(kOp, "row_factors", of_rows, {C});
   const std::size_t group = reduction_group(batch.context().device(), kLargeGroup);
   const auto rows = static_cast<double>(C);
   batch.launch({kernel_of(batch, "preference_loss", group, formula.kind, in.nll),
                 groups_of(group, 1),
                 {10 * rows, 28 * rows},
                 "preference/loss"},
-               sums, factors, logps, in.loss, in.answers.begin, in.answers.end, in.answer,
+               sums, of_rows, factors, logps, in.loss, in.answers.begin, in.answers.end, in.answer,
                in.reference, in.label, in.weights, has_kl ? in.kl : in.weights, formula.beta,
                formula.label_smoothing, formula.desirable_weight, formula.undesirable_weight,
                i32(C));
-  if (dx.empty()) return;
-  require(dx.shape().rank() == 2, "{}: dx must be f32 [{}, D], got {}", kOp, C, dx.text());
-  require_tensor(kOp, "dx", dx, {C, dx.shape()[1]});
-  record_scaled_rows(batch, dx, factors, in);
+}
+
+void record_scaled_rows(Batch& batch, const Tensor& dx, const Tensor& row_factors) {
+  require(!dx.empty() && dx.shape().rank() == 2, "{}: dx must be f32 [C, D], got {}", kOp,
+          dx.empty() ? "nothing" : dx.text());
+  const std::int64_t C = dx.shape()[0], D = dx.shape()[1];
+  require_tensor(kOp, "dx", dx, {C, D});
+  require_tensor(kOp, "row_factors", row_factors, {C});
+  const auto elements = static_cast<double>(dx.elements());
+  batch.launch({kernel_of(batch, "scale_rows", kGroup),
+                {{static_cast<std::size_t>(round_up(D, kColumns)),
+                  static_cast<std::size_t>(std::min(C, kMaxRowGroups)), 1},
+                 {kColumns, 1, 1}},
+                {elements, 8 * elements},
+                "preference/gradient"},
+               dx, row_factors, u32(C), u32(D));
 }
 
 void record_kl_sums(Batch& batch, const Tensor& kl, const Tensor& logps, const Segments& answers,

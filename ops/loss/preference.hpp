@@ -10,9 +10,11 @@
 //   kto   of single answers that are desirable or not: 1 - sigmoid(+-beta (c - kl)), kl an estimate
 //         of the divergence from the reference (Ethayarajh et al., 2024)
 //
-// The head's loss (cross_entropy.hpp) with weight 1 gives the losses of rows and their gradients;
-// these functions sum the losses of each answer, and multiply the gradients by the derivatives of
-// the loss. All sums are in f32, compensated and in a fixed order. An op never waits.
+// The head's loss (cross_entropy.hpp) gives the losses of rows; these functions sum the losses of
+// each answer, and give the derivative of the preference loss by each row's loss. The gradients of
+// rows, computed with weight 1, are multiplied by these factors afterwards; a head that is trained
+// itself computes its gradients in a second pass, with the factors as weights. All sums are in f32,
+// compensated and in a fixed order. An op never waits.
 #pragma once
 
 #include "clora/ops/rowwise/segment_mean.hpp"
@@ -62,11 +64,15 @@ struct PreferenceInputs {
 void record_answer_logps(Batch& batch, const Tensor& logps, const Tensor& loss,
                          const Segments& answers);
 
-// Adds to sums [kPreferenceSums] f32. If dx [C, D] f32 is not empty, multiplies the gradients of
-// the losses of its rows by the derivatives of weights[0] * the sum of the pairs' losses, and of
-// weights[1] * that of nll. logps: of record_answer_logps(). REQUIRES: beta above 0.
-void record_preference_loss(Batch& batch, const Tensor& sums, const Tensor& dx, const Tensor& logps,
-                            const PreferenceInputs& inputs, const PreferenceFormula& formula);
+// Adds to sums [kPreferenceSums] f32. If row_factors [C] f32 is not empty, overwrites it with the
+// derivatives, by the loss of each row, of weights[0] * the sum of the pairs' losses + weights[1] *
+// nll. logps: of record_answer_logps(). REQUIRES: beta above 0.
+void record_preference_loss(Batch& batch, const Tensor& sums, const Tensor& row_factors,
+                            const Tensor& logps, const PreferenceInputs& inputs,
+                            const PreferenceFormula& formula);
+
+// Multiplies each row of dx [C, D] f32 by its factor [C] f32.
+void record_scaled_rows(Batch& batch, const Tensor& dx, const Tensor& row_factors);
 
 // Adds to kl [2] f32 the sum of logps - reference over the answers, and the number of answers. The
 // KL term is the mean, or 0 if it is negative.

@@ -66,10 +66,10 @@ void require_all(const NormGradients& d, const Tensor& dy, const Tensor& x) {
   require_any_activation(kOp, "x", x, x.shape());
   require_any_activation(kOp, "dy", dy, x.shape());
   require(std::isfinite(d.factor), "{}: the factor must be finite, got {}", kOp, d.factor);
+  if (d.dw.empty() || !d.dbias.empty()) require_gradient("dbias", d.dbias, dy, x);
+  if (d.dw.empty()) return;
   require_gradient("dw", d.dw, dy, x);
-  if (d.dbias.empty()) return;
-  require_gradient("dbias", d.dbias, dy, x);
-  require(!overlap(d.dw, d.dbias), "{}: dw must not overlap dbias", kOp);
+  require(d.dbias.empty() || !overlap(d.dw, d.dbias), "{}: dw must not overlap dbias", kOp);
 }
 
 Tensor record_statistics(Batch& batch, const Chunks& chunks, const Defines& defines,
@@ -122,7 +122,7 @@ void record_norm_gradient(Batch& batch, const NormGradients& d, const Tensor& dy
   arguments.insert(arguments.end(), {u32(chunks.rows), u32(chunks.width), u32(chunks.each)});
   if (chunks.by_rows) arguments.emplace_back(epsilon);
   batch.record(std::move(launch), std::move(arguments));
-  record_add(batch, d.dw, parts, 0, chunks, d.factor, defines);
+  if (!d.dw.empty()) record_add(batch, d.dw, parts, 0, chunks, d.factor, defines);
   if (has_bias) record_add(batch, d.dbias, parts, chunks.count, chunks, d.factor, defines);
 }
 

@@ -11,14 +11,15 @@ namespace clora {
 
 // Gradients [D] f32 of a norm's parameters.
 struct NormGradients {
-  Tensor dw = {};
-  Tensor dbias = {};  // of layer_norm; empty: rms_norm
+  Tensor dw = {};     // empty: not computed, if there is a dbias
+  Tensor dbias = {};  // of layer_norm; empty: rms_norm, or not computed
   float factor = 1;   // d(weight of the norm) / d(parameter)
-  bool empty() const { return dw.empty(); }
+  bool empty() const { return dw.empty() && dbias.empty(); }
 };
 
-// Adds to dw, and to dbias if it is given (+=). dy, x [T, D] are each f32, bf16 or f16, of any
-// rank: all dimensions but the last are rows. REQUIRES: dw and dbias overlap nothing else.
+// Adds to dw and to dbias, of which at least one is given (+=). dy, x [T, D] are each f32, bf16 or
+// f16, of any rank: all dimensions but the last are rows. REQUIRES: dw and dbias overlap nothing
+// else.
 void record_norm_gradient(Batch& batch, const NormGradients& d, const Tensor& dy, const Tensor& x,
                           float epsilon);
 

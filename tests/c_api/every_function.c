@@ -275,6 +275,35 @@ static void forward_agrees_with_generation(clora_session* session, size_t width)
   free(last);
 }
 
+/* The token that greedy generation takes first is the likeliest one of all choices of one token. */
+static void choices_agree_with_generation(clora_session* session, size_t width) {
+  clora_choices choices = clora_choices_init();
+  int32_t* ids = malloc(width * sizeof *ids);
+  size_t* lengths = malloc(width * sizeof *lengths);
+  double* logprobs = malloc(width * sizeof *logprobs);
+  int32_t reply[kReply];
+  double sum = 0;
+  size_t best = width;
+  EXPECT(ids != NULL && lengths != NULL && logprobs != NULL);
+  for (size_t i = 0; i < width; ++i) {
+    ids[i] = (int32_t)i;
+    lengths[i] = 1;
+  }
+  choices.prompt = prompt;
+  choices.prompt_count = kPrompt;
+  choices.ids = ids;
+  choices.id_count = choices.choice_count = width;
+  choices.lengths = lengths;
+  greedy(session, reply);
+  OK(clora_score_choices(session, &choices, logprobs, &best));
+  EXPECT(best == (size_t)reply[0]);
+  for (size_t i = 0; i < width; ++i) sum += exp(logprobs[i]);
+  EXPECT(fabs(sum - 1) < 1e-4);
+  free(ids);
+  free(lengths);
+  free(logprobs);
+}
+
 /* ---- Engines ---- */
 
 /* Runs the engine until it is idle, and appends the tokens of request i to replies[i]. */
@@ -479,6 +508,7 @@ static void run(const char* model_folder, const char* work_folder) {
   engine(model, session, loaded, work_folder);
   stopped_by_the_callback(session, &seen);
   forward_agrees_with_generation(session, vocabulary_of(model));
+  choices_agree_with_generation(session, vocabulary_of(model));
   const size_t count = chat_prompt(model_folder, chat);
   OK(clora_generate(session, chat, count, NULL, reply, 8, NULL));
   statistics(context, &seen);

@@ -5,10 +5,10 @@
 
 #include <cmath>
 
+#include "clora/model/training/choices.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/tiny_tokenizers.hpp"
 #include "tests/support/training_folder.hpp"
-#include "tools/clora/choices.hpp"
 #include "tools/clora/model_text.hpp"
 #include "tools/clora/scoring_command.hpp"
 #include "tools/clora/training/rate_picture.hpp"

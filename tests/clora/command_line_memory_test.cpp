@@ -89,6 +89,22 @@ TEST_F(Memory, TrainingTakesWhatFitsAndSaysSo) {
   EXPECT_THAT(checkpointed.err, HasSubstr("planned, checkpoints of each block"));
 }
 
+// The replies are those of the page of --report.
+TEST_F(Memory, IsPlannedWithTheRepliesThatValidationsShow) {
+  test::write_file(folder_ / "data/valid.jsonl", records());
+  const auto planned = [&](std::vector<std::string> options) {
+    options.insert(options.end(), {"--memory", "1GiB", "--eval-every", "1", "--overwrite"});
+    const ProgramResult result = train("shown", options);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const std::size_t at = result.err.find("memory: ");
+    return result.err.substr(at, result.err.find(" planned", at) - at);
+  };
+  const std::string without = planned({}), none = planned({"--report", "--samples", "0"});
+  EXPECT_THAT(without, testing::StartsWith("memory: "));
+  EXPECT_EQ(none, without);
+  EXPECT_NE(planned({"--report"}), without);
+}
+
 TEST_F(Memory, AWishThatCannotBeMetIsRefusedAtOnceWithWhatWouldFit) {
   const ProgramResult result = train("none", {"--memory", "128KiB"});
   EXPECT_EQ(result.exit_code, 1);

@@ -52,6 +52,33 @@ TEST_F(CommandLineResume, OfAnotherRunNamesTheSettingAndLeavesTheRunAsItIs) {
   expect_refused({}, "settings: records in their order was ");
 }
 
+// The adapter has the ranks of --rank, and as many frozen ones.
+TEST_F(CommandLineResume, OfARunThatBeganWithAPartOfTheWeightsContinuesIt) {
+  const auto pissa = [&](const char* out, std::vector<std::string> more) {
+    more.insert(more.end(), {"--init", "pissa", "--rank", "2", "--alpha", "3"});
+    return run_clora(training(out, more));
+  };
+  ASSERT_EQ(pissa("unbroken", {"--steps", "6"}).exit_code, 0);
+  ASSERT_EQ(pissa("a", {"--steps", "3", "--save-every", "3"}).exit_code, 0);
+  const ProgramResult resumed =
+      pissa("a", {"--steps", "6", "--save-every", "3", "--resume", at("a")});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_TRUE(adapter_bytes("a") == adapter_bytes("unbroken"));
+  EXPECT_THAT(test::read_file(folder_ / "a/run.toml"), HasSubstr("init = \"pissa\""));
+  const auto info = run_clora({"info", at("a"), "--json"}).json_lines().at(0);
+  EXPECT_EQ(info.at("rank"), 4);
+  EXPECT_EQ(info.at("alpha"), 6);
+  const ProgramResult other =
+      run_clora(training("a", {"--steps", "9", "--save-every", "3", "--resume", at("a"), "--rank",
+                               "4", "--alpha", "6"}));
+  EXPECT_THAT(other.err, HasSubstr("frozen ranks was 2 and is absent"));
+  const ProgramResult both =
+      run_clora(training("b", {"--init", "pissa", "--adapter-init", at("a")}));
+  EXPECT_THAT(both.err, HasSubstr("--init pissa is for new adapters"));
+  const ProgramResult dropped = pissa("b", {"--dropout", "0.1"});
+  EXPECT_THAT(dropped.err, HasSubstr("is not supported with dropout"));
+}
+
 TEST_F(CommandLineResume, OfADamagedCheckpointNamesTheTensor) {
   ASSERT_EQ(run_clora(training("a", {"--steps", "6", "--save-every", "4"})).exit_code, 0);
   test::poison(folder_ / "a/checkpoint-4/training_state.safetensors", "second_moment", 1);

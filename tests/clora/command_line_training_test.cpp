@@ -183,10 +183,15 @@ TEST_F(CommandLineTraining, TheRunsConfigurationGivesTheSameRunAgain) {
   EXPECT_EQ(info.json_lines().at(0).at("target_modules").size(), 2U);
 }
 
-TEST_F(CommandLineTraining, ModulesTrainedInFullAreResumedLoadedAndFused) {
-  const ProgramResult trained =
-      run_clora(training("a", {"--modules-to-save", "layernorm,embed_tokens,lm_head",
-                               "--saved-lr-ratio", "0.5", "--save-every", "3"}));
+TEST_F(CommandLineTraining, ModulesAndBiasesTrainedInFullAreResumedLoadedAndFused) {
+  const ProgramResult none = run_clora(training("a", {"--bias", "all"}));
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_THAT(none.err, HasSubstr("--bias all selects nothing: the model has no biases"));
+  test::write_tiny_chat_model(folder_ / "model", "Qwen2");
+  const ProgramResult trained = run_clora(
+      training("a", {"--target-modules", "q_proj,gate_proj", "--bias", "all", "--modules-to-save",
+                     "layernorm,embed_tokens,lm_head,v_proj,down_proj", "--saved-lr-ratio", "0.5",
+                     "--save-every", "3"}));
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
   const ProgramResult resumed = run_clora({"train", "--config", at("a/run.toml"), "--adapter-out",
                                            at("b"), "--resume", at("a/checkpoint-3")});
@@ -203,6 +208,10 @@ TEST_F(CommandLineTraining, ModulesTrainedInFullAreResumedLoadedAndFused) {
       run_clora(training("c", {"--adapter-init", at("a"), "--modules-to-save", "norm"}));
   EXPECT_EQ(from_it.exit_code, 1);
   EXPECT_THAT(from_it.err, HasSubstr("--modules-to-save is [\"norm\"]"));
+  const ProgramResult other =
+      run_clora(training("c", {"--adapter-init", at("a"), "--bias", "none"}));
+  EXPECT_EQ(other.exit_code, 1);
+  EXPECT_THAT(other.err, HasSubstr("--bias is none, but the adapter of --adapter-init"));
   const ProgramResult unknown = run_clora(training("d", {"--modules-to-save", "norm,score"}));
   EXPECT_EQ(unknown.exit_code, 1);
   EXPECT_THAT(unknown.err, HasSubstr("modules_to_save has 'score'"));

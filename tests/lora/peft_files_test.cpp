@@ -255,7 +255,7 @@ TEST_F(PeftFolder, NamesATensorThatHoldsNotANumber) {
 TEST_F(PeftFolder, RefusesEveryKeyThatChangesTheProductByName) {
   for (const char* key : {R"("peft_type":"IA3")",
                           R"("task_type":"SEQ_CLS")",
-                          R"("bias":"lora_only")",
+                          R"("bias":"boft_only")",
                           R"("fan_in_fan_out":true)",
                           R"("init_lora_weights":"pissa")",
                           R"("init_lora_weights":"pissa_niter_4")",

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <regex>
@@ -131,6 +133,19 @@ class OpenCApi : public CApi {
     return logits;
   }
 
+  // log softmax of the session's logits after the text, at the next token.
+  double logprob_after(const std::vector<std::int32_t>& text, std::int32_t next) {
+    clora_model_info info = clora_model_info_init();
+    EXPECT_EQ(clora_model_get_info(model_, &info), CLORA_OK);
+    std::vector<float> logits(static_cast<std::size_t>(info.vocabulary));
+    EXPECT_EQ(clora_forward(session_, text.data(), text.size(), CLORA_LOGITS_LAST, logits.data(),
+                            logits.size()),
+              CLORA_OK);
+    double sum = 0;
+    for (const float logit : logits) sum += std::exp(double{logit});
+    return double{logits[static_cast<std::size_t>(next)]} - std::log(sum);
+  }
+
   const std::array<std::int32_t, 4> ids_{72, 5, 61, 30};
   clora_context* context_ = nullptr;
   clora_model* model_ = nullptr;
@@ -163,6 +178,7 @@ TEST_F(CApi, NullHandlesAreRefusedByName) {
           "clora_generate: session");
   refused(clora_forward(nullptr, &number, 1, CLORA_LOGITS_ALL, nullptr, 0),
           "clora_forward: session");
+  refused(clora_score_choices(nullptr, nullptr, nullptr, nullptr), "clora_score_choices: session");
   refused(clora_forward_enqueue(nullptr, &number, 1, nullptr, nullptr),
           "clora_forward_enqueue: session");
   refused(clora_adapter_create(nullptr, nullptr, &adapter), "clora_adapter_create: model");
@@ -327,6 +343,97 @@ TEST_F(OpenCApi, RefusesIdsBuffersAndParametersThatDoNotFit) {
   named.kv_cache_type = "q4_0";
   expect_error(clora_session_create(model_, &named, &session), CLORA_INVALID_ARGUMENT,
                "KV cache: the type must be auto, f32, bf16, f16 or q8_0, got 'q4_0'");
+}
+
+TEST_F(OpenCApi, ChoicesHaveTheSumsOfTheirTokensLogProbabilities) {
+  const std::array<std::int32_t, 3> prompt{72, 5, 61};
+  const std::array<std::int32_t, 4> ids{30, 9, 30, 12};
+  const std::array<std::size_t, 3> lengths{1, 2, 1};
+  clora_choices choices = clora_choices_init();
+  choices.prompt = prompt.data();
+  choices.prompt_count = prompt.size();
+  choices.ids = ids.data();
+  choices.id_count = ids.size();
+  choices.lengths = lengths.data();
+  choices.choice_count = lengths.size();
+  clora_adapter* adapter = nullptr;
+  ASSERT_EQ(clora_adapter_create(model_, nullptr, &adapter), CLORA_OK);
+  clora_trainer* trainer = nullptr;
+  ASSERT_EQ(clora_trainer_create(adapter, nullptr, &trainer), CLORA_OK);
+  clora_train_batch batch = clora_train_batch_init();
+  batch.ids = ids_.data();
+  batch.id_count = ids_.size();
+  for (const bool adapted : {false, true}) {
+    if (adapted) {
+      ASSERT_EQ(clora_session_attach(session_, adapter), CLORA_OK);
+    }
+    std::array<double, 3> got{};
+    std::size_t likeliest = 7;
+    // Once more after the adapter has been trained.
+    for (int steps = 0; steps < (adapted ? 2 : 1); ++steps) {
+      if (steps > 0) {
+        ASSERT_EQ(clora_trainer_step(trainer, &batch, 0.05, nullptr), CLORA_OK);
+      }
+      ASSERT_EQ(clora_score_choices(session_, &choices, got.data(), &likeliest), CLORA_OK)
+          << clora_last_error();
+      std::array<double, 3> want{};
+      std::size_t begin = 0;
+      for (std::size_t c = 0; c < lengths.size(); ++c) {
+        std::vector<std::int32_t> text(prompt.begin(), prompt.end());
+        for (std::size_t i = begin; i < begin + lengths[c]; ++i) {
+          want[c] += logprob_after(text, ids[i]);
+          text.push_back(ids[i]);
+        }
+        begin += lengths[c];
+        EXPECT_NEAR(got[c], want[c], 1e-4) << c;
+      }
+      EXPECT_EQ(likeliest, static_cast<std::size_t>(std::ranges::max_element(want) - want.begin()));
+    }
+  }
+  clora_trainer_release(trainer);
+  clora_adapter_release(adapter);
+}
+
+TEST_F(OpenCApi, RefusesChoicesThatDoNotFit) {
+  const std::array<std::int32_t, 2> prompt{72, 5};
+  std::array<std::int32_t, 3> ids{30, 9, 30};
+  std::array<std::size_t, 2> lengths{1, 2};
+  std::array<double, 2> got{};
+  clora_choices good = clora_choices_init();
+  good.prompt = prompt.data();
+  good.prompt_count = prompt.size();
+  good.ids = ids.data();
+  good.id_count = ids.size();
+  good.lengths = lengths.data();
+  good.choice_count = lengths.size();
+  const auto refuses = [&](auto change, const char* part) {
+    clora_choices choices = good;
+    change(choices);
+    expect_error(clora_score_choices(session_, &choices, got.data(), nullptr),
+                 CLORA_INVALID_ARGUMENT, part);
+  };
+  ASSERT_EQ(clora_score_choices(session_, &good, got.data(), nullptr), CLORA_OK);
+  refuses([](clora_choices& c) { c.prompt = nullptr; }, "prompt must not be NULL");
+  refuses([](clora_choices& c) { c.ids = nullptr; }, "ids must not be NULL");
+  refuses([](clora_choices& c) { c.lengths = nullptr; }, "lengths must not be NULL");
+  refuses([](clora_choices& c) { c.prompt_count = 0; }, "got 0 and 2");
+  refuses([](clora_choices& c) { c.choice_count = 0; }, "got 2 and 0");
+  refuses([](clora_choices& c) { c.choice_count = 1; }, "must sum to the 3 ids, got 1");
+  refuses([](clora_choices& c) { c.id_count = 2; }, "must sum to the 2 ids, got more");
+  refuses([](clora_choices& c) { c.size = 3; }, "size");
+  lengths = {0, 3};
+  refuses([](clora_choices&) {}, "at least one token, got an empty one");
+  lengths = {1, 2};
+  ids[1] = -1;
+  refuses([](clora_choices&) {}, "ids must be in [0, ");
+  ids[1] = 9;
+  clora_session_options options = clora_session_options_init();
+  options.max_positions = 3;
+  clora_session* small = nullptr;
+  ASSERT_EQ(clora_session_create(model_, &options, &small), CLORA_OK);
+  expect_error(clora_score_choices(small, &good, got.data(), nullptr), CLORA_INVALID_ARGUMENT,
+               "space for 3 tokens, got a prompt of 2 with a choice of 2");
+  clora_session_release(small);
 }
 
 TEST(CApiText, IsCutBetweenCharacters) {

@@ -98,7 +98,7 @@ TEST(Messages, OfAnotherSizeAreRefusedAndNoneIsAwaitedFromAFailedRank) {
 // How a run differs from the plain one.
 struct Change {
   AdapterConfig adapter = {.rank = 4, .dropout = 0.1};
-  bool at_ends = false;                 // also adapts embeddings and head
+  std::vector<std::string> targets = {"all-linear"};
   std::vector<std::string> saved = {};  // modules that are trained in full
   std::function<void(int rank, LanguageModel&)> on_model = {};
 };
@@ -135,8 +135,7 @@ class ModelStages : public test::TrainingRunTest {
 
   static Adapter make_adapter(LanguageModel& model, Communicator& ranks, const Change& change) {
     const ModelConfig& config = model.config();
-    const auto sites = change.at_ends ? all_adapter_sites(config) : adapter_sites(config);
-    Adapter adapter(model.context(), sites, change.adapter,
+    Adapter adapter(model.context(), select_sites(config, change.targets, 0), change.adapter,
                     select_saved_tensors(savable_tensors(config), change.saved, "test"));
     adapter.initialise(11);
     initialise_magnitudes(model, adapter);
@@ -217,13 +216,15 @@ TEST_F(ModelStages, GiveThemWithEverythingThatIsTrained) {
   c.supervised = {.label_smoothing = 0.1, .z_loss = 1e-3, .neftune_alpha = 5};
   c.gradient_noise = true;
   c.average_decay = 0.9;
-  expect_stages_give_the_bits_of_one(c, {.at_ends = true, .saved = {"norm"}});
+  expect_stages_give_the_bits_of_one(
+      c, {.targets = {"all-linear", "embed_tokens", "lm_head"}, .saved = {"norm"}});
 }
 
 // A tied matrix is on both ends, and each end trains one of its own.
 TEST_F(ModelStages, GiveThemWithWholeMatrices) {
   use_model("Qwen2");
-  expect_stages_give_the_bits_of_one(config_of("out"), {.saved = {"embed_tokens", "lm_head"}});
+  expect_stages_give_the_bits_of_one(
+      config_of("out"), {.targets = {"q_proj"}, .saved = {"embed_tokens", "down_proj", "lm_head"}});
 }
 
 // Norms on both sides and scaled embeddings, experts, and layers with a state.

@@ -12,7 +12,11 @@
 #include "clora/lora/peft_files.hpp"
 #include "clora/model/training/training_run.hpp"
 #include "clora/model/transformer/adapter_sites.hpp"
+#include "clora/model/transformer/saved_tensors.hpp"
+#include "lora/end_modules.hpp"
+#include "lora/saved_tensors.hpp"
 #include "model/training/preference_evaluator.hpp"
+#include "model/training/preference_run.hpp"
 #include "tests/support/family_models.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_models.hpp"
@@ -127,12 +131,26 @@ class PreferenceTraining : public testing::Test {
   static Adapter adapter_of(LanguageModel& model, std::int64_t rank, double alpha) {
     return {model.context(), adapter_sites(model.config()), {.rank = rank, .alpha = alpha}};
   }
-  // The adapter of tests/reference/families.py: B is 0.
+  // head: of tests/reference/preferences.py.
+  static Adapter adapter_with_head(LanguageModel& model, std::int64_t rank, double alpha,
+                                   const json& head) {
+    std::vector<AdapterSite> sites = adapter_sites(model.config());
+    std::vector<SavedTensor> saved;
+    if (head == "lora") sites.push_back(all_adapter_sites(model.config()).back());
+    if (head == "modules_to_save") {
+      saved = select_saved_tensors(savable_tensors(model.config()), {"lm_head"}, "test");
+    }
+    Adapter adapter(model.context(), sites, {.rank = rank, .alpha = alpha}, saved);
+    initialise_saved_tensors(model, adapter);
+    return adapter;
+  }
+  // The adapter of tests/reference/preferences.py: B is 0.
   static void fill(const Adapter& adapter) {
     for (const AdapterModule& module : adapter.modules()) {
       constexpr std::string_view kLayers = "layers.";
+      const std::string& path = module.site.path;
       const double block =
-          std::stod(module.site.path.substr(module.site.path.find(kLayers) + kLayers.size()));
+          path == kHeadPath ? 7 : std::stod(path.substr(path.find(kLayers) + kLayers.size()));
       std::vector<float> a;
       for (std::int64_t i = 0; i < module.rank; ++i) {
         for (std::int64_t j = 0; j < module.site.inputs; ++j) {
@@ -180,8 +198,8 @@ void PreferenceTraining::expect_trl(const std::string& loss, const PreferenceFor
   const json& want = trl().at(loss);
   test::OpenModel open(folder_ / "model", variant);
   if (products_round_to_bf16(open.model.context())) return;
-  Adapter adapter =
-      adapter_of(open.model, want.at("rank").get<std::int64_t>(), want.at("alpha").get<double>());
+  Adapter adapter = adapter_with_head(open.model, want.at("rank").get<std::int64_t>(),
+                                      want.at("alpha").get<double>(), want.at("head"));
   fill(adapter);
   Records records;
   for (const json& each : want.at("records")) records.records.push_back(record_of(each));
@@ -199,17 +217,30 @@ void PreferenceTraining::expect_trl(const std::string& loss, const PreferenceFor
   }
 }
 
+const PreferenceFormula kDpo{.kind = PreferenceKind::dpo, .beta = 0.5F};
+const PreferenceFormula kIpo{.kind = PreferenceKind::ipo, .beta = 0.5F};
+const PreferenceFormula kOrpo{.kind = PreferenceKind::orpo, .beta = 0.3F};
+const PreferenceFormula kKto{.kind = PreferenceKind::kto,
+                             .beta = 0.5F,
+                             .desirable_weight = 1.25F,
+                             .undesirable_weight = 0.75F};
+
 TEST_F(PreferenceTraining, TakesTenStepsAsTrlDoes) {
   for (const Variant variant : {Variant::automatic, Variant::portable}) {
-    expect_trl("dpo", {.kind = PreferenceKind::dpo, .beta = 0.5F}, variant);
-    expect_trl("ipo", {.kind = PreferenceKind::ipo, .beta = 0.5F}, variant);
-    expect_trl("orpo", {.kind = PreferenceKind::orpo, .beta = 0.3F}, variant);
-    expect_trl("kto",
-               {.kind = PreferenceKind::kto,
-                .beta = 0.5F,
-                .desirable_weight = 1.25F,
-                .undesirable_weight = 0.75F},
-               variant);
+    expect_trl("dpo", kDpo, variant);
+    expect_trl("ipo", kIpo, variant);
+    expect_trl("orpo", kOrpo, variant);
+    expect_trl("kto", kKto, variant);
+  }
+}
+
+TEST_F(PreferenceTraining, TakesTenStepsAsTrlDoesWithAHeadThatIsTrained) {
+  for (const Variant variant : {Variant::automatic, Variant::portable}) {
+    expect_trl("orpo lora", kOrpo, variant);
+    expect_trl("dpo modules_to_save", kDpo, variant);
+    expect_trl("ipo modules_to_save", kIpo, variant);
+    expect_trl("orpo modules_to_save", kOrpo, variant);
+    expect_trl("kto modules_to_save", kKto, variant);
   }
 }
 
@@ -302,12 +333,50 @@ TEST_F(PreferenceTraining, LearnsToPreferAndValidatesIt) {
   }
 }
 
-TEST_F(PreferenceTraining, RefusesAnAdapterOfTheHead) {
-  test::OpenModel open(folder_ / "model");
-  Adapter adapter(open.model.context(), all_adapter_sites(open.model.config()), {.rank = 2});
-  EXPECT_THAT(test::error_of(
-                  [&] { (void)train(open.model, adapter, some_records(3, true), config({}, 1)); }),
-              HasSubstr("a preference loss does not train the head"));
+// Without the KL term of KTO, which is a constant in its gradient. Along a direction in which all
+// parameters of the module change.
+TEST_F(PreferenceTraining, OfAHeadWithLoraHasTheDerivativesOfTheLoss) {
+  test::OpenModel open(folder_ / "model", Variant::portable);
+  Context& context = open.model.context();
+  const Records records = some_records(5, true);
+  const auto arena = std::make_shared<Arena>();
+  for (const PreferenceFormula& formula : {kDpo, kIpo, kOrpo}) {
+    Adapter adapter = adapter_with_head(open.model, 2, 3, "lora");
+    const auto start =
+        test::random_values(static_cast<std::size_t>(adapter.parameters().elements()), 3, 0.2F);
+    const TrainingRunConfig c = config(formula, 1);
+    PreferenceRows rows = preference_rows(records, c, open.model.config());
+    PreferenceEvaluator evaluator(open.model, &adapter, arena, *c.preference, {});
+    context.write(adapter.parameters(), std::as_bytes(std::span(start)));
+    ASSERT_TRUE(evaluator.compute_reference(rows, {}));
+    const auto noise = test::random_values(rows.reference().size(), 5);
+    for (std::size_t i = 0; i < noise.size(); ++i) rows.reference()[i] += noise[i];
+    const PackedRows packed = rows.pack(all_of(records));
+    Trainer trainer(open.model, adapter, {.preference = c.preference});
+    (void)trainer.step(std::span(&packed, 1), 0);
+    (void)trainer.drain();
+    const auto gradients = context.read<float>(adapter.flat_gradients());
+    const AdapterModule* const head = adapter.find(kHeadPath);
+    for (const auto& [offset, count] :
+         {std::pair{head->a_offset, head->rank * head->site.inputs},
+          std::pair{head->bt_offset, head->rank * head->site.outputs}}) {
+      const auto direction = test::random_values(static_cast<std::size_t>(count), 9);
+      const auto loss_at = [&](float h) {
+        std::vector<float> moved = start;
+        for (std::size_t i = 0; i < direction.size(); ++i) moved[offset + i] += h * direction[i];
+        context.write(adapter.parameters(), std::as_bytes(std::span(moved)));
+        return evaluator.evaluate(rows, 8).loss;
+      };
+      double got = 0;
+      for (std::size_t i = 0; i < direction.size(); ++i) {
+        got += static_cast<double>(gradients[offset + i]) * static_cast<double>(direction[i]);
+      }
+      constexpr float kStep = 0x1p-9F;
+      const double want = (loss_at(kStep) - loss_at(-kStep)) / (2 * double{kStep});
+      EXPECT_NEAR(got, want, 2e-3 * std::abs(want) + 1e-4) << name_of(formula.kind);
+      EXPECT_GT(std::abs(want), 0.01) << name_of(formula.kind);
+    }
+  }
 }
 
 TEST_F(PreferenceTraining, RefusesOtherRecordsAndSettings) {

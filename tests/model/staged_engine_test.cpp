@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -35,16 +36,25 @@ using testing::HasSubstr;
 constexpr std::int64_t kPositions = 128;
 
 // Each stands for a device of its own. They live as long as the process, as its compiled kernels.
-Context& device(std::size_t number) {
-  static std::array<std::unique_ptr<Context>, 3> devices;
-  std::unique_ptr<Context>& of = devices.at(number);
-  if (of == nullptr) of = std::make_unique<Context>(config_from_environment());
+using Devices = std::map<std::pair<Variant, std::size_t>, std::unique_ptr<Context>>;
+Devices& devices() {
+  static Devices all;
+  return all;
+}
+
+Context& device(std::size_t number, Variant variant = Variant::automatic) {
+  std::unique_ptr<Context>& of = devices()[{variant, number}];
+  if (of == nullptr) {
+    ContextConfig config = config_from_environment();
+    if (variant != Variant::automatic) config.variant = variant;
+    of = std::make_unique<Context>(config);
+  }
   return *of;
 }
 
 std::size_t used_bytes() {
   std::size_t bytes = 0;
-  for (std::size_t i = 0; i < 3; ++i) bytes += device(i).pool().statistics().in_use_bytes;
+  for (const auto& [key, of] : devices()) bytes += of->pool().statistics().in_use_bytes;
   return bytes;
 }
 
@@ -52,12 +62,13 @@ std::size_t used_bytes() {
 class SplitModel {
  public:
   SplitModel(const WeightFiles& files, const std::vector<std::int64_t>& counts,
-             const Adapter* adapter = nullptr) {
+             const Adapter* adapter = nullptr, Variant variant = Variant::automatic) {
     std::int64_t begin = 0;
     for (const std::int64_t count : counts) {
       const LoadOptions options{.blocks = BlockRange{begin, begin + count}};
       begin += count;
-      models_.push_back(std::make_unique<LanguageModel>(device(models_.size()), files, options));
+      models_.push_back(
+          std::make_unique<LanguageModel>(device(models_.size(), variant), files, options));
       adapters_.push_back(std::make_unique<std::optional<Adapter>>());
       if (adapter != nullptr) *adapters_.back() = part_of_adapter(*adapter, *models_.back());
       const bool has_part = adapters_.back()->has_value();
@@ -75,14 +86,17 @@ class SplitModel {
 class StagedEngine : public testing::TestWithParam<std::string> {
  protected:
   StagedEngine() : used_before_(used_bytes()) {}
+  // Split models and engines are local to a test.
   void TearDown() override { EXPECT_EQ(used_bytes(), used_before_) << "of the stages' devices"; }
 
   // The model of tiny_config(name), with so many blocks if that is not 0.
-  void open(const std::string& name, std::int64_t layers = 0) {
+  void open(const std::string& name, std::int64_t layers = 0,
+            Variant variant = Variant::automatic) {
     ModelConfig config = test::tiny_config(name);
     if (layers > 0) config.layers = layers;
     test::write_tiny_model(folder_ / name, config);
-    one_.emplace(folder_ / name);
+    one_.reset();
+    one_.emplace(folder_ / name, variant);
   }
   LanguageModel& model() { return one_->model; }
   const WeightFiles& files() { return one_->files; }
@@ -168,6 +182,17 @@ TEST_F(StagedEngine, RepliesTheSameHoweverTheBlocksAreDivided) {
           << name << " in " << testing::PrintToString(counts);
     }
   }
+}
+
+// Decoding of all blocks of a stage in few launches overwrites the stream that a stage reads.
+TEST_F(StagedEngine, RepliesAsOnOneDeviceOfTheVariantPortable) {
+  open("Llama", 3, Variant::portable);
+  const std::vector<GenerationRequest> requests = mixed_requests();
+  Engine one(model(), config(1));
+  const std::vector<Ids> want = replies(one, requests);
+  const SplitModel split(files(), {1, 1, 1}, nullptr, Variant::portable);
+  Engine engine(split.stages, config(1));
+  EXPECT_EQ(replies(engine, requests), want);
 }
 
 TEST_F(StagedEngine, KeepsTheCacheOfEachBlockOnItsDeviceOnly) {
@@ -279,6 +304,61 @@ TEST_F(StagedEngine, VerifiesGuessesFromThePrompt) {
   Engine two(split.stages, config());
   EXPECT_EQ(replies(two, requests), replies(one, requests));
   EXPECT_GT(two.statistics().accepted_draft_tokens, 0U);
+}
+
+TEST_F(StagedEngine, ComputesAgainWhatGaveItsPagesToEarlierRequests) {
+  open("Llama", 3);
+  EngineConfig small = config();
+  small.cache_positions = 128;
+  std::vector<GenerationRequest> requests;
+  for (std::size_t i = 0; i < 3; ++i) requests.push_back(request_of(some_ids(20, i + 1), 60));
+  Engine one(model(), small);
+  const SplitModel split(files(), {1, 2});
+  Engine two(split.stages, small);
+  EXPECT_EQ(replies(two, requests), replies(one, requests));
+  EXPECT_GT(two.statistics().preemptions, 0U);
+}
+
+TEST_F(StagedEngine, MeasuresPromptsAndRepliesAsOneDevice) {
+  open("Qwen2", 3);
+  GenerationRequest request = request_of(some_ids(70, 3), 5);
+  request.sampling.top_logprobs = 2;
+  request.prompt_logprobs = 1;
+  const auto measured = [&](Engine& engine) {
+    const RequestId id = engine.submit(request);
+    std::vector<double> logprobs;
+    while (!engine.is_idle()) {
+      for (const GenerationEvent& event : engine.step()) {
+        EXPECT_EQ(event.request, id);
+        for (const GeneratedToken& token : event.prompt_logprobs) {
+          logprobs.push_back(token.logprob);
+        }
+        for (const GeneratedToken& token : event.tokens) logprobs.push_back(token.logprob);
+      }
+    }
+    return logprobs;
+  };
+  Engine one(model(), config());
+  const SplitModel split(files(), {2, 1});
+  Engine two(split.stages, config());
+  const std::vector<double> want = measured(one);
+  EXPECT_EQ(want.size(), 69U + 5U);
+  EXPECT_EQ(measured(two), want);
+}
+
+TEST_F(StagedEngine, NamesTheMatrixOfALaterStageThatIsNotFinite) {
+  open("Llama", 3);
+  const Adapter base = adapter({"down_proj"}, 9);
+  const AdapterModule& last = base.modules().back();
+  const Tensor bt = base.weights(last.site.path).bt;
+  const std::vector<float> bad(static_cast<std::size_t>(bt.elements()),
+                               std::numeric_limits<float>::quiet_NaN());
+  model().context().write(bt, std::as_bytes(std::span(bad)));
+  const SplitModel split(files(), {2, 1}, &base);
+  Engine engine(split.stages, config());
+  engine.submit(request_of(some_ids(4, 1)));
+  const Result result = run(engine).begin()->second;
+  EXPECT_THAT(result.error, HasSubstr("lora_B of model.layers.2.mlp.down_proj"));
 }
 
 TEST_F(StagedEngine, LoadsAPrefixThatOneDeviceSavedAndTheOtherWayRound) {

@@ -93,23 +93,29 @@ TEST(HeadLossMatrix, CapsTheLogitsSoftly) {
   }
 }
 
-// Also of losses beyond the range of one reference, and with a soft cap.
-TEST(HeadLossMatrix, HasTheZLossAndWeightsOfRows) {
+// Also of losses beyond the range of one reference, with a soft cap and, without one, with label
+// smoothing; of a width that is a multiple of 4 and another one.
+TEST(HeadLossMatrix, HasTermsAndWeightsOfRows) {
   const Problem large = test::with_large_losses(70, 304);
-  for (const Problem& p : {large.with({0, 1e-3}), large.capped(160).with({0, 1e-3})}) {
+  Problem odd(70, 37, 304);
+  odd = {37, test::exact_values(70 * 37, 1), test::exact_values(304 * 37, 2), odd.targets};
+  for (const Problem& p :
+       {large.with({0, 1e-3}), large.capped(160).with({0, 1e-3}), large.with({0.1, 0}),
+        large.with({0.3, 1e-3}), odd.with({0.1, 0}), odd.with({0.3, 0.01})}) {
     const Results got = run(p, {.row_weights = true});
-    const std::string what = fmt::format(", cap {}", p.soft_cap);
+    const std::string what = fmt::format(", e {} c {} cap {} width {}", p.terms.label_smoothing,
+                                         p.terms.z_loss, p.soft_cap, p.width);
     test::expect_close(got.loss, p.loss, 4e-6, "loss" + what);
     test::expect_close(got.nll, p.nll, 4e-6, "nll" + what);
     test::expect_close(got.dx, p.dx_of_row_weights(), kBf16, "dx" + what);
   }
 }
 
-TEST(HeadLossMatrix, RefusesLabelSmoothing) {
+TEST(HeadLossMatrix, RefusesLabelSmoothingOfCappedLogits) {
   EXPECT_THAT(test::error_of([] {
-                run(Problem(5, 8, 16).with({0.1, 0}));
+                run(Problem(5, 8, 16).capped(2).with({0.1, 0}));
               }),
-              testing::HasSubstr("has no label smoothing"));
+              testing::HasSubstr("has no label smoothing of capped logits"));
 }
 
 TEST(HeadLossMatrix, TakesOtherTypesAndOddWidths) {

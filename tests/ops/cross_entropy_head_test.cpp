@@ -288,10 +288,10 @@ TEST_P(HeadLoss, OfAnAdaptedHeadDropsWithOtherMasksInEachChunk) {
   const Tensor words = context().upload<std::uint32_t>(
       {2}, DType::u32, std::vector<std::uint32_t>{17, 4}, MemoryTag::scratch);
   struct Results {
-    std::vector<float> loss, dx, da, dbt;
+    std::vector<float> loss, alone, dx, da, dbt;
   };
   const auto results_of = [&](const std::vector<std::pair<std::int64_t, std::uint32_t>>& parts) {
-    const test::Output loss(context(), {kRows});
+    const test::Output loss(context(), {kRows}), alone(context(), {kRows});
     const test::Output dx(context(), {kRows, 48});
     HeadLossInputs all = inputs_of(p.base, kChunk);
     all.weight = test::upload(context(), {1}, std::vector{p.base.weight});
@@ -308,18 +308,21 @@ TEST_P(HeadLoss, OfAnAdaptedHeadDropsWithOtherMasksInEachChunk) {
         part.x = all.x.rows(begin, rows);
         part.targets = all.targets.rows(begin, rows);
         part.adapter.lora.dropout.site = site;
+        record_head_loss(batch, alone.tensor().rows(begin, rows), {}, part);
         record_head_loss(batch, loss.tensor().rows(begin, rows), dx.tensor().rows(begin, rows),
                          part);
         begin += rows;
       }
     });
-    return Results{loss.values(), dx.values(), context().read<float>(all.adapter.gradients.da),
+    return Results{loss.values(), alone.values(), dx.values(),
+                   context().read<float>(all.adapter.gradients.da),
                    context().read<float>(all.adapter.gradients.dbt)};
   };
   const Results whole = results_of({{kRows, 9}});
   const Results parts = results_of({{kChunk, 9}, {kRows - kChunk, 9 + (1U << 16U)}});
   const Results same_masks = results_of({{kChunk, 9}, {kRows - kChunk, 9}});
   EXPECT_EQ(whole.loss, parts.loss);
+  EXPECT_EQ(whole.loss, whole.alone);
   EXPECT_EQ(whole.dx, parts.dx);
   EXPECT_EQ(whole.da, parts.da);
   EXPECT_EQ(whole.dbt, parts.dbt);

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "clora/ops/rowwise/dropout.hpp"
+#include "ops/lora_linear/weight_gradient.hpp"
 #include "tests/reference/lora_linear_reference.hpp"
 #include "tests/reference/quant_reference.hpp"
 #include "tests/support/op_test.hpp"
@@ -467,6 +468,40 @@ TEST(LoraLinearReference, BackwardIsTheDerivative) {
   expect_close(layer.dx(dy), test::central_differences(by_x, x), 1e-8, "dx");
   expect_close(layer.da(dy, x), test::central_differences(by_a, layer.a), 1e-8, "da");
   expect_close(layer.dbt(dy, x), test::central_differences(by_bt, layer.bt), 1e-8, "dbt");
+}
+
+// y += a^T b of a [T, M] and b [T, N].
+void add_product(std::vector<double>& y, const std::vector<float>& a, const std::vector<float>& b,
+                 std::size_t rows) {
+  const std::size_t m = a.size() / rows, n = b.size() / rows;
+  for (std::size_t i = 0; i < m * n; ++i) {
+    for (std::size_t t = 0; t < rows; ++t) {
+      y[i] += static_cast<double>(a[t * m + i / n]) * static_cast<double>(b[t * n + i % n]);
+    }
+  }
+}
+
+// More outputs than one product has.
+TEST_P(LoraLinear, GradientsOfATrainedWeightAndBiasAreAdded) {
+  for (const std::int64_t outputs : {1, 65, 4101}) {
+    constexpr std::int64_t kRows = 37, kInputs = 9;
+    if (!test::affords(static_cast<double>(kRows * kInputs * outputs))) continue;
+    const auto dy = values(kRows * outputs, 1), x = values(kRows * kInputs, 2);
+    const std::vector<float> ones(kRows, 1.0F);
+    const auto w = values(outputs * kInputs, 3), bias = values(outputs, 4);
+    const Tensor dw = up({outputs, kInputs}, w), dbias = up({outputs}, bias);
+    run([&](Batch& batch) {
+      const Tensor of_y = up({kRows, outputs}, dy);
+      record_weight_gradient(batch, dw, of_y, up({kRows, kInputs}, x));
+      record_bias_gradient(batch, dbias, of_y, up({kRows, 1}, ones));
+    });
+    auto want = to_double(w), want_bias = to_double(bias);
+    add_product(want, dy, x, kRows);
+    add_product(want_bias, ones, dy, kRows);
+    const double allowed = 4 * tolerance(kRows);
+    expect_close(context().read<float>(dw), want, allowed, fmt::format("dw {}", outputs));
+    expect_close(context().read<float>(dbias), want_bias, allowed, fmt::format("{}", outputs));
+  }
 }
 
 TEST_P(LoraLinear, TheGradientHasTheSameBitsEveryRun) {

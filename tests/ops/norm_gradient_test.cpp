@@ -96,6 +96,17 @@ TEST_P(NormGradient, OfTheWeightAndBiasOfLayerNormAgreeWithTheReference) {
   }
 }
 
+TEST_P(NormGradient, OfTheBiasAloneIsThatNextToTheWeight) {
+  const Case c(257, 100);
+  const Tensor x = up(c.shape, c.x), dy = up(c.shape, c.dy);
+  const Tensor dw = up_w(c), dbias = up_w(c), alone = up_w(c);
+  run([&](Batch& b) {
+    record_norm_gradient(b, {dw, dbias, 0.5F}, dy, x, c.epsilon);
+    record_norm_gradient(b, {.dbias = alone, .factor = 0.5F}, dy, x, c.epsilon);
+  });
+  EXPECT_EQ(context().read<float>(alone), context().read<float>(dbias));
+}
+
 TEST_P(NormGradient, AccumulatesAndGivesTheSameBitsEachRun) {
   const Case c(257, 100);
   const Tensor x = up(c.shape, c.x), dy = up(c.shape, c.dy);
@@ -194,6 +205,7 @@ TEST_P(NormGradient, RefusesTensorsThatDoNotMatch) {
   EXPECT_THAT(message({.dw = wrong_w}, dy, x), HasSubstr("dw must be f32 [8], got f32 [4]"));
   EXPECT_THAT(message({w, wrong_w}, dy, x), HasSubstr("dbias must be f32 [8], got f32 [4]"));
   EXPECT_THAT(message({w, w}, dy, x), HasSubstr("dw must not overlap dbias"));
+  EXPECT_THAT(message({}, dy, x), HasSubstr("dbias must be f32 [8]"));
   EXPECT_THAT(message({.dw = w}, wrong, x), HasSubstr("dy must"));
   EXPECT_THAT(message({.dw = w}, dy, {}), HasSubstr("x must"));
   EXPECT_THAT(message({.dw = w, .factor = NAN}, dy, x), HasSubstr("factor must be finite"));

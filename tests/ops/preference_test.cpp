@@ -86,7 +86,7 @@ class Preference : public test::OpTest {
   Result run_of(const Rows& rows, const PreferenceFormula& formula, std::int64_t D, bool nll,
                 float kl_sum = kKl * kKlCount) {
     const std::int64_t C = std::ssize(rows.loss);
-    const Output logps(context(), {C});
+    const Output logps(context(), {C}), factors(context(), {C});
     const Tensor sums =
         tensor_of(std::vector<float>(static_cast<std::size_t>(kPreferenceSums), 1.0F));
     const Tensor dx =
@@ -94,7 +94,8 @@ class Preference : public test::OpTest {
     const PreferenceInputs inputs = inputs_of(rows, nll, kl_sum);
     run([&](Batch& batch) {
       record_answer_logps(batch, logps.tensor(), inputs.loss, inputs.answers);
-      record_preference_loss(batch, sums, dx, logps.tensor(), inputs, formula);
+      record_preference_loss(batch, sums, factors.tensor(), logps.tensor(), inputs, formula);
+      record_scaled_rows(batch, dx, factors.tensor());
     });
     return {context().read<float>(sums), logps.values(), context().read<float>(dx)};
   }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Modules trained in full next to LoRA (modules_to_save), by peft: training steps of tiny models.
+"""Modules and biases trained in full next to LoRA, by peft: training steps of tiny models.
 
 usage: modules_to_save.py OUT.json
 
@@ -9,9 +9,10 @@ CPU, but that of qwen3_5_text float64. The row of pad_token_id is trained as any
 gradient torch.nn.Embedding otherwise leaves out.
 
   versions
-  models  by names that begin with that of a family: modules_to_save; the names of the full tensors
-          in PEFT's file; the loss and the L2 norm of the gradients of all A, B and full tensors of
-          10 steps, before each update; and the logits of the second document after them
+  models  by names that begin with that of a family: target_modules, modules_to_save and bias; the
+          names of the full tensors in PEFT's file; the loss and the L2 norm of the gradients of all
+          A, B and full tensors of 10 steps, before each update; and the logits of the second
+          document after them
 """
 import json
 import math
@@ -32,11 +33,27 @@ MODULES = {"llama": ["norm"], "qwen3": ["norm"], "gemma2": ["norm"], "granite": 
            "llama:ends": ["embed_tokens", "lm_head", "norm"], "gemma2:embeddings": ["embed_tokens"],
            "gemma2:head": ["lm_head"], "granite:ends": ["embed_tokens", "lm_head"]}
 
+# Names of models with linear layers or biases that are trained in full: adapted layers,
+# modules_to_save and bias.
+LINEARS = {
+    "llama:bias_all": (["q_proj", "down_proj"], [], "all"),
+    "qwen2:bias_lora_only": (["q_proj", "o_proj"], [], "lora_only"),
+    "qwen2:linears": (["q_proj", "o_proj", "gate_proj", "up_proj"],
+                      ["v_proj", "down_proj", "layers.1.self_attn.k_proj"], "none"),
+    "llama:linears_bias_all": (["k_proj", "up_proj"], ["gate_proj", "o_proj"], "all"),
+    "phi3:linears": (["gate_up_proj", "o_proj"], ["qkv_proj", "down_proj"], "none"),
+    "lfm2:linears": (["q_proj", "w2"], ["in_proj", "conv.out_proj"], "none"),
+    "qwen3_5_text:linears": (["q_proj", "down_proj"], ["in_proj_qkv", "in_proj_b", "out_proj"],
+                             "none")}
 
-def with_modules(model, targets, modules):
+# With full matrices at 1e-2, rounding to float32 changes norms of its last steps by 3e-4.
+LEARNING_RATES = {"qwen3_5_text:linears": 2e-3}
+
+
+def with_modules(model, targets, modules, bias):
     model = peft.get_peft_model(model, peft.LoraConfig(
         r=3, lora_alpha=6, lora_dropout=0.0, target_modules=list(targets),
-        modules_to_save=list(modules), task_type="CAUSAL_LM"))
+        modules_to_save=list(modules), bias=bias, task_type="CAUSAL_LM"))
     for name, value in model.named_parameters():
         if ".lora_A." in name:
             rows = torch.arange(value.shape[0], dtype=torch.float64)[:, None]
@@ -55,17 +72,18 @@ def full_tensors(model):
             return sorted(name for name in file.keys() if ".lora_" not in name)
 
 
-def steps_of(name, modules):
+def steps_of(name, targets, modules, bias):
     family = name.split(":")[0]
-    kind, values, targets = families.FAMILIES[family][:3]
+    kind, values = families.FAMILIES[family][:2]
     written, shapes = families.saved(families.config_of(kind, values))
     model = families.model_of(written, shapes)
     if family in families.TRAINED_IN_DOUBLE:
         model = model.double()
     model.get_input_embeddings().padding_idx = None
-    model = with_modules(model, targets, modules).train()
+    model = with_modules(model, targets, modules, bias).train()
     parameters = [value for value in model.parameters() if value.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, lr=1e-2, betas=(0.9, 0.999), eps=1e-8,
+    rate = LEARNING_RATES.get(name, 1e-2)
+    optimizer = torch.optim.AdamW(parameters, lr=rate, betas=(0.9, 0.999), eps=1e-8,
                                   weight_decay=0.0)
     losses, norms = [], []
     for _ in range(10):
@@ -75,8 +93,8 @@ def steps_of(name, modules):
                                    for value in parameters)))
         optimizer.step()
     logits = families.logits_of(model.eval(), families.document(1))
-    return {"target_modules": list(targets), "modules_to_save": modules, "rank": 3, "alpha": 6,
-            "lr": 1e-2, "tensors": full_tensors(model), "loss": losses, "grad_norm": norms,
+    return {"target_modules": list(targets), "modules_to_save": modules, "bias": bias, "rank": 3,
+            "alpha": 6, "lr": rate, "tensors": full_tensors(model), "loss": losses, "grad_norm": norms,
             "logits": logits.tolist()}
 
 
@@ -94,7 +112,9 @@ def main():
     torch.set_num_threads(1)
     versions = {"transformers": transformers.__version__, "torch": torch.__version__,
                 "peft": peft.__version__}
-    models = {name: steps_of(name, modules) for name, modules in MODULES.items()}
+    models = {name: steps_of(name, families.FAMILIES[name.split(":")[0]][2], modules, "none")
+              for name, modules in MODULES.items()}
+    models |= {name: steps_of(name, *of_name) for name, of_name in LINEARS.items()}
     lines = [f"{json.dumps(name)}: {json.dumps(rounded(steps))}" for name, steps in models.items()]
     with open(sys.argv[1], "w", encoding="utf-8") as file:
         file.write('{\n"versions": ' + json.dumps(versions) + ',\n"models": {\n' +

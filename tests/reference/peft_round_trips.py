@@ -128,7 +128,12 @@ def cases():
                                       exclude_modules=r".*(up|down)_proj"), "loaded"
     for start in ("pissa", "pissa_niter_2", "olora"):
         yield f"init {start}", dict(r=4, init_lora_weights=start, target_modules=QV), "refused"
-    yield "bias", dict(r=4, bias="all", target_modules=QV), "refused"
+    for bias in ("all", "lora_only"):
+        yield f"bias {bias}", dict(r=4, bias=bias, target_modules=QV), "loaded"
+        yield f"bias {bias} in one layer", dict(r=4, bias=bias, target_modules=QV,
+                                                layers_to_transform=[1]), "loaded"
+    yield "bias all next to modules", dict(r=4, bias="all", target_modules=QV,
+                                           modules_to_save=["k_proj", "norm"]), "loaded"
     yield "lora_bias", dict(r=4, lora_bias=True, target_modules=QV), "refused"
     for tying in (False, True):
         for ends in (["lm_head"], ["embed_tokens"], ["embed_tokens", "lm_head"],
@@ -145,10 +150,10 @@ def cases():
     yield "dora head", dict(r=4, use_dora=True, target_modules=["q_proj", "lm_head"]), "refused"
     yield "dora embeddings", dict(r=4, use_dora=True, target_modules=["embed_tokens"]), "refused"
     for modules in (["norm"], ["input_layernorm", "model.norm"], ["embed_tokens"],
-                    ["lm_head", "embed_tokens"]):
+                    ["lm_head", "embed_tokens"], ["k_proj"], ["o_proj", "1.mlp.down_proj"]):
         yield f"modules_to_save {modules}", dict(r=4, target_modules=QV,
                                                  modules_to_save=modules), "loaded"
-    for modules in (["k_proj"], ["mlp"]):
+    for modules in (["q_proj"], ["mlp"]):
         yield f"modules_to_save {modules}", dict(r=4, target_modules=QV,
                                                  modules_to_save=modules), "refused"
     yield "trainable tokens", dict(r=4, target_modules=QV,
@@ -187,6 +192,8 @@ def fill(model):
             is_factor = "lora_A" in name or "lora_B" in name or "lora_embedding" in name
             # In place: PEFT's matrices of a tied head are views of those of the embeddings.
             parameter.data.copy_(0.08 * values if is_factor else parameter * (1 + 0.2 * values))
+        if name.endswith(".bias") and parameter.requires_grad:  # which begins at zero
+            parameter.data.add_(0.2 * torch.randn(parameter.shape, generator=generator))
 
 
 def logits_of(model):

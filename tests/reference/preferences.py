@@ -11,9 +11,11 @@ CPU), and for each loss
             the end token, the last id of the vocabulary
   batch     records of a step
   settings  beta and, of KTO, the weights
+  head      with what the head is trained: "lora", "modules_to_save" or null
   steps     of each step what TRL logs: loss, grad_norm and its metrics. AdamW with betas 0.9 and
             0.999, eps 1e-8, a constant rate, no weight decay and no clipping; the adapter is that
-            of families.py, and the reference is the model without it
+            of families.py, A of the head that of a block with the number 7, and the reference is
+            the model without it. The head is the embedding matrix, of which a trained one is a copy
 """
 import json
 import os
@@ -33,6 +35,7 @@ from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 FAMILY = "qwen3"
 END = families.VOCAB - 1
 BATCH, STEPS, RATE = 3, 10, 1e-2
+WEIGHTS = {"desirable_weight": 1.25, "undesirable_weight": 0.75}
 METRICS = ["loss", "grad_norm", "rewards/chosen", "rewards/rejected", "rewards/accuracies",
            "rewards/margins", "logps/chosen", "logps/rejected", "nll_loss", "log_odds_ratio",
            "log_odds_chosen", "kl"]
@@ -81,10 +84,11 @@ def fill(model):
                 continue
             i, j = torch.meshgrid(*[torch.arange(n, dtype=torch.float64) for n in value.shape],
                                   indexing="ij")
-            value.copy_(0.02 * torch.sin(0.37 * i + 0.11 * j + families.block_of(name)))
+            block = 7 if "lm_head" in name else families.block_of(name)
+            value.copy_(0.02 * torch.sin(0.37 * i + 0.11 * j + block))
 
 
-def steps_of(trainer, config, records, **settings):
+def steps_of(trainer, config, records, head=None, **settings):
     kind, values, targets, _, _ = families.FAMILIES[FAMILY]
     with tempfile.TemporaryDirectory() as folder:
         arguments = config(
@@ -97,15 +101,17 @@ def steps_of(trainer, config, records, **settings):
         run = in_order(trainer)(
             model=families.model_of(*families.saved(families.config_of(kind, values))),
             args=arguments, train_dataset=data_of(records), processing_class=tokenizer(),
-            peft_config=peft.LoraConfig(r=3, lora_alpha=6, target_modules=list(targets),
-                                        lora_dropout=0.0, task_type="CAUSAL_LM"))
+            peft_config=peft.LoraConfig(
+                r=3, lora_alpha=6, lora_dropout=0.0, task_type="CAUSAL_LM",
+                target_modules=list(targets) + (["lm_head"] if head == "lora" else []),
+                modules_to_save=["lm_head"] if head == "modules_to_save" else None))
         fill(run.model)
         run.train()
         logged = [entry for entry in run.state.log_history if "loss" in entry]
     if len(logged) != STEPS:
         raise RuntimeError(f"{len(logged)} steps were logged")
-    return {"records": records, "batch": BATCH, "settings": settings, "rank": 3, "alpha": 6,
-            "lr": RATE, "steps": [{name: float(entry[name]) for name in METRICS if name in entry}
+    return {"records": records, "batch": BATCH, "settings": settings, "head": head, "rank": 3,
+            "alpha": 6, "lr": RATE, "steps": [{name: float(entry[name]) for name in METRICS if name in entry}
                                   for entry in logged]}
 
 
@@ -120,8 +126,17 @@ def main():
         "dpo": steps_of(trl.DPOTrainer, trl.DPOConfig, PAIRS, beta=0.5),
         "ipo": steps_of(trl.DPOTrainer, trl.DPOConfig, PAIRS, beta=0.5, loss_type="ipo"),
         "orpo": steps_of(ORPOTrainer, ORPOConfig, PAIRS, beta=0.3),
-        "kto": steps_of(trl.KTOTrainer, trl.KTOConfig, ANSWERS, beta=0.5, desirable_weight=1.25,
-                        undesirable_weight=0.75)}
+        "kto": steps_of(trl.KTOTrainer, trl.KTOConfig, ANSWERS, beta=0.5, **WEIGHTS)}
+    # TRL computes the other losses from lm_head.weight, and refuses a head with LoRA.
+    result["orpo lora"] = steps_of(ORPOTrainer, ORPOConfig, PAIRS, "lora", beta=0.3)
+    saved = "modules_to_save"
+    result |= {
+        f"dpo {saved}": steps_of(trl.DPOTrainer, trl.DPOConfig, PAIRS, saved, beta=0.5),
+        f"ipo {saved}": steps_of(trl.DPOTrainer, trl.DPOConfig, PAIRS, saved, beta=0.5,
+                                 loss_type="ipo"),
+        f"orpo {saved}": steps_of(ORPOTrainer, ORPOConfig, PAIRS, saved, beta=0.3),
+        f"kto {saved}": steps_of(trl.KTOTrainer, trl.KTOConfig, ANSWERS, saved, beta=0.5,
+                                 **WEIGHTS)}
     with open(sys.argv[1], "w", encoding="utf-8") as file:
         lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in result.items()]
         file.write("{\n" + ",\n".join(lines) + "\n}\n")

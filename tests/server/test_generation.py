@@ -6,6 +6,8 @@ import time
 import openai
 import pytest
 
+from conftest import clora_server
+
 
 def text_of(server, model="base", **more):
     return server.text(model, **more)
@@ -149,3 +151,15 @@ def test_adapters_are_loaded_and_unloaded(served):
     for path in ["..", "/etc", "model/../.."]:
         assert served.json("/v1/load_lora_adapter", {"lora_name": "x", "lora_path": path})[0] == 403
     assert served.json("/v1/load_lora_adapter", {"lora_name": "x", "lora_path": "model"})[0] == 400
+
+
+def test_a_model_over_two_devices_replies_as_on_one(served, files):
+    with clora_server(files, "--device", "cpu,cpu", "--split", "layers", "--adapters-dir",
+                      str(files), "--allow-adapter-loading", "--memory", "1GiB") as server:
+        for model in ("base", "one", "two"):
+            assert server.text(model) == served.text(model)
+        body = {"lora_name": "later", "lora_path": "first"}
+        assert server.json("/v1/load_lora_adapter", body)[0] == 200
+        assert server.text("later") == served.text("one")
+        status, answer = server.json("/v1/embeddings", {"input": "the llo"})
+        assert status == 400 and "split by layers" in answer["error"]["message"]

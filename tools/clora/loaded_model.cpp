@@ -24,8 +24,6 @@ namespace {
 
 constexpr double kShowAfterSeconds = 0.5;
 
-using Models = std::vector<std::unique_ptr<LanguageModel>>;
-
 std::size_t held_bytes(const WeightFiles& files, const BlockRange& blocks) {
   std::size_t bytes = 0;
   for (const WeightView& view : files.all()) {
@@ -34,8 +32,8 @@ std::size_t held_bytes(const WeightFiles& files, const BlockRange& blocks) {
   return bytes;
 }
 
-// Loads stages one by one. Shows how far a long load of `all_bytes` is, on a terminal only, and ends
-// it at Ctrl-C.
+// Loads stages one by one. Shows how far a long load of `all_bytes` is, on a terminal only, and
+// ends it at Ctrl-C.
 class Loading {
  public:
   Loading(const WeightFiles& files, Output& output, std::size_t all_bytes)

@@ -13,7 +13,6 @@ void add_stage_options(CLI::App& command, CommonOptions& options) {
                       "Divide a model that is larger than the memory of one device over those that "
                       "--device lists, such as gpu:0,gpu:1: each has some of its layers")
           ->check(CLI::IsMember({"layers"}))
-          ->type_name("layers")
           ->group("Model and device");
   command
       .add_option("--device-shares", options.device_shares,

@@ -7,10 +7,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "clora/model/training/choices.hpp"
 #include "clora/model/training/evaluator.hpp"
 #include "model/training/preference_run.hpp"
 #include "runtime/fail.hpp"
-#include "tools/clora/choices.hpp"
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/data_options.hpp"
 #include "tools/clora/commands/embedding_task.hpp"

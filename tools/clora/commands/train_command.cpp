@@ -95,9 +95,13 @@ TrainingRunConfig run_config(const Options& options, const ModelConfig& model) {
   options.preference.apply_to(config);
   options.supervised.apply_to(config);
   config.seed = options.common.seed;
+  config.frozen_ranks = options.adapter.frozen_ranks();
   config.max_seq_length = options.data.max_seq_length;
   return config;
 }
+
+// A device with a part of the model generates none.
+bool shows_replies(const Options& options) { return !options.task.embeds() && !options.blocks; }
 
 // Chooses what the run keeps in memory, before anything of it is loaded. On all ranks alike, so
 // that like devices get the same policy.
@@ -117,6 +121,10 @@ void plan_memory(Options& options, const TrainingData& data, const RunEvaluation
                      },
                  .trainer = trainer_config(config)};
   evaluation.add_to(run);
+  if (data.valid && shows_replies(options)) {
+    run.reply_positions = std::max(run.reply_positions,
+                                   sample_positions(*data.valid, options.report.shown_samples()));
+  }
   const WantedRows wanted = largest_step(files.config(), data.train, config);
   PolicyPlan plan = planned_memory(options.memory, run, wanted);
   if (options.blocks) plan = agreed_plan(plan, run, wanted, *config.ranks);
@@ -153,8 +161,7 @@ TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& 
                                     output);
   });
   report.start(inputs.adapter, inputs.data.train, valid, config, json_of(inputs.data));
-  const bool shows_replies = valid != nullptr && !options.task.embeds() && !options.blocks;
-  if (shows_replies) report.show_replies(inputs.text, *valid);
+  if (valid != nullptr && shows_replies(options)) report.show_replies(inputs.text, *valid);
   const TrainingSummary summary =
       run_training(inputs.loaded.model(), inputs.adapter, inputs.data.train, valid, config,
                    folder.checkpoint(), report.callbacks(interrupt));

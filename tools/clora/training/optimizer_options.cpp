@@ -49,7 +49,7 @@ void add_optimizer_options(CLI::App& command, OptimizerOptions& options, const s
       ->group(group);
   command
       .add_option("--saved-lr-ratio", settings.saved_lr_ratio,
-                  "Learning rate of the modules of --modules-to-save as a multiple of --lr")
+                  "Learning rate of what --modules-to-save and --bias train, as a multiple of --lr")
       ->transform(NumberAbove(0, 1e6))
       ->type_name("RATIO")
       ->capture_default_str()

@@ -11,7 +11,25 @@ std::int64_t tokens_of_reply(const Question& question) {
   return std::min(reply_limit(question), kMaxReply);
 }
 
+std::vector<Question> first_questions(const Records& held_out, std::int64_t count) {
+  std::vector<Question> questions = questions_of(held_out);
+  questions.resize(std::min(questions.size(), static_cast<std::size_t>(count)));
+  return questions;
+}
+
+std::int64_t positions_of(const std::vector<Question>& questions) {
+  std::int64_t positions = 0;
+  for (const Question& question : questions) {
+    positions = std::max(positions, std::ssize(question.prompt) + tokens_of_reply(question) + 1);
+  }
+  return positions;
+}
+
 }  // namespace
+
+std::int64_t sample_positions(const Records& held_out, std::int64_t count) {
+  return positions_of(first_questions(held_out, count));
+}
 
 std::string shortened(const std::string& text, std::size_t most) {
   if (text.size() <= most) return text;
@@ -26,18 +44,12 @@ ReplySamples::ReplySamples(LanguageModel& model, const Adapter& adapter, const T
     : model_(model),
       adapter_(adapter),
       tokenizer_(tokenizer),
-      questions_(questions_of(held_out)),
-      end_ids_(std::move(end_ids)) {
-  questions_.resize(std::min(questions_.size(), static_cast<std::size_t>(count)));
-}
+      questions_(first_questions(held_out, count)),
+      end_ids_(std::move(end_ids)) {}
 
 std::optional<std::vector<std::string>> ReplySamples::replies_of(
     const Adapter* adapter, const std::function<bool()>& should_stop) {
-  std::int64_t positions = 1;
-  for (const Question& question : questions_) {
-    positions = std::max(positions, std::ssize(question.prompt) + tokens_of_reply(question) + 1);
-  }
-  Generator generator(model_, adapter, positions);
+  Generator generator(model_, adapter, positions_of(questions_));
   std::vector<std::string> replies;
   for (const Question& question : questions_) {
     const Generation reply = generator.generate(

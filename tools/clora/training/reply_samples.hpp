@@ -18,6 +18,10 @@ constexpr std::size_t kMaxSampleBytes = 6000;
 // The text, at most `most` bytes of it and then "…", cut between characters. Pure.
 std::string shortened(const std::string& text, std::size_t most);
 
+// The positions of the Generator that samples of the first `count` records with a prompt take; 0:
+// there is none. Pure.
+std::int64_t sample_positions(const Records& held_out, std::int64_t count);
+
 class ReplySamples {
  public:
   // The first `count` records that have a prompt. A reply has at most 256 tokens.

@@ -8,6 +8,8 @@
 
 namespace clora {
 
+constexpr std::int64_t kDefaultSamples = 3;
+
 struct ReportOptions {
   bool page = false;                         // report.html
   std::optional<std::int64_t> samples = {};  // prompts on the page; nullopt: kDefaultSamples
@@ -16,8 +18,9 @@ struct ReportOptions {
 
   // Whether the adapter's norms are computed.
   bool wants_norms() const { return page || event_files; }
+  // Prompts whose replies are shown, at most.
+  std::int64_t shown_samples() const { return page ? samples.value_or(kDefaultSamples) : 0; }
 };
-constexpr std::int64_t kDefaultSamples = 3;
 constexpr const char* kReportPage = "report.html";
 constexpr const char* kEventFolder = "tensorboard";
 

@@ -11,10 +11,10 @@
 #include <optional>
 #include <vector>
 
+#include "clora/model/training/choices.hpp"
 #include "clora/model/training/communicator.hpp"
 #include "clora/model/training/evaluator.hpp"
 #include "clora/model/training/memory_planner.hpp"
-#include "tools/clora/choices.hpp"
 #include "tools/clora/exact_match.hpp"
 #include "tools/clora/model_text.hpp"
 #include "tools/clora/training/evaluation_options.hpp"

@@ -8,6 +8,7 @@
 #include "clora/lora/peft_files.hpp"
 #include "clora/model/transformer/adapter_sites.hpp"
 #include "clora/model/transformer/column_scales.hpp"
+#include "clora/model/transformer/principal_start.hpp"
 #include "clora/model/transformer/saved_tensors.hpp"
 #include "clora/model/weights/stored_ends.hpp"
 #include "lora/module_selection.hpp"
@@ -21,8 +22,8 @@ namespace clora {
 namespace {
 
 // The options that describe an adapter.
-constexpr std::array kDescribing{"rank",           "alpha",  "dropout",        "dora",
-                                 "target-modules", "layers", "modules-to-save"};
+constexpr std::array kDescribing{"rank",   "alpha",           "dropout", "dora", "target-modules",
+                                 "layers", "modules-to-save", "bias",    "init"};
 
 std::int64_t last_layers(const TrainingAdapterOptions& options) {
   if (options.layers == "all") return 0;
@@ -58,6 +59,18 @@ void require_same_modules(const TrainingAdapterOptions& options, const Adapter& 
        "train: --{0} must name the layers of the adapter of --adapter-init '{1}', which are kept; "
        "omit --{0}",
        option, options.init);
+}
+
+// What the adapter trains in full.
+std::vector<SavedTensor> trained_tensors(const ModelConfig& model, const AdapterConfig& config,
+                                         const std::vector<AdapterSite>& sites) {
+  require_savable(model, config);
+  auto tensors = select_trained_tensors(savable_tensors(model), config, sites, "train");
+  require(
+      config.biases == TrainedBiases::none || std::ranges::any_of(tensors, &SavedTensor::is_bias),
+      "train: --bias {} selects nothing: {} no biases; omit --bias", name_of(config.biases),
+      config.biases == TrainedBiases::all ? "the model has" : "the adapted layers have");
+  return tensors;
 }
 
 }  // namespace
@@ -98,11 +111,29 @@ void add_training_adapter_options(CLI::App& command, TrainingAdapterOptions& opt
       .add_option(
           "--modules-to-save", options.config.modules_to_save,
           "Modules to train in full and to store with the adapter: the ends of their names, "
-          "such as input_layernorm, or norm for all norms")
+          "such as down_proj, or norm for all norms")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("NAMES")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->group(group);
+  command
+      .add_option("--bias", options.bias,
+                  "Biases to train and to store with the adapter: none, all, or lora_only for "
+                  "those of the adapted layers")
+      ->check(CLI::IsMember({"none", "all", "lora_only"}))
+      ->type_name("none|all|lora_only")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option(
+          "--init", options.start,
+          "First matrices of a new adapter: lora (random A, B = 0), or the principal part of "
+          "each weight, which pissa takes from its singular values and olora from its QR "
+          "decomposition; the saved adapter then has twice the rank")
+      ->transform(CLI::IsMember({"lora", "pissa", "olora"}))
+      ->type_name("NAME")
+      ->capture_default_str()
       ->group(group);
   command.add_option("--layers", options.layers, "Blocks to adapt: all, or the last N")
       ->transform(WordOrInteger("all", 1, 10000))
@@ -125,16 +156,23 @@ Adapter make_adapter(const TrainingAdapterOptions& options, Context& context,
     require_same(options, "dora", options.config.use_dora, adapter.config().use_dora);
     require_same(options, "modules-to-save", options.config.modules_to_save,
                  adapter.config().modules_to_save);
+    require_same(options, "bias", options.bias, std::string(name_of(adapter.config().biases)));
     require_same_modules(options, adapter, model);
+    require(!options.given.contains("init") || options.start == "lora",
+            "train: --init {} is for new adapters, but --adapter-init names '{}'; omit one of them",
+            options.start, options.init);
     return adapter;
   }
   const auto sites = select_sites(model, options.target_modules, last_layers(options));
   AdapterConfig config = options.config;
   config.base_model = model_name;
+  config.biases = named_biases(options.bias);
+  config.rank += options.frozen_ranks();
+  if (options.has_principal_start()) config.alpha *= 2;  // the same scale
   select_exactly(config, sites, all_adapter_sites(model));
-  Adapter adapter(context, sites, config,
-                  select_saved_tensors(savable_tensors(model), config.modules_to_save, "train"));
+  Adapter adapter(context, sites, config, trained_tensors(model, config, sites));
   adapter.initialise(seed);
+  if (options.has_principal_start()) check_principal_start(adapter);
   return adapter;
 }
 
@@ -143,6 +181,9 @@ void initialise_from_model(const TrainingAdapterOptions& options, LanguageModel&
   if (!options.init.empty()) return;
   initialise_magnitudes(model, adapter);
   initialise_saved_tensors(model, adapter);
+  if (const auto start = principal_start_of(options.start)) {
+    initialise_principal(model, adapter, *start);
+  }
 }
 
 }  // namespace clora

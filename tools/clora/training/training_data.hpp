@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/clora/choices.hpp"
+#include "clora/model/training/choices.hpp"
 #include "tools/clora/commands/data_options.hpp"
 #include "tools/clora/data_report_text.hpp"
 

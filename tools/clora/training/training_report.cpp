@@ -105,7 +105,7 @@ void TrainingReport::start(const Adapter& adapter, const Records& train, const R
 }
 
 void TrainingReport::show_replies(const ModelText& text, const Records& held_out) {
-  const std::int64_t count = options_.page ? options_.samples.value_or(kDefaultSamples) : 0;
+  const std::int64_t count = options_.shown_samples();
   if (count == 0) return;
   auto samples =
       std::make_unique<ReplySamples>(loaded_.model(), *adapter_, text.tokenizer(), held_out,

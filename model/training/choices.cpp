@@ -1,4 +1,4 @@
-#include "tools/clora/choices.hpp"
+#include "clora/model/training/choices.hpp"
 
 #include <algorithm>
 #include <array>
