@@ -287,18 +287,36 @@ TEST_F(ModelStages, ResumeARunOfOneDeviceAndTheOppositeToo) {
   EXPECT_EQ(back.parameters, one.parameters);
 }
 
+// A norm of the second stage becomes NaN.
+void spoil_norm(int rank, LanguageModel& model) {
+  if (rank != 1) return;
+  const std::vector<float> nan(static_cast<std::size_t>(model.config().hidden_size), NAN);
+  model.context().write(model.blocks().front().front().norm.w, std::as_bytes(std::span(nan)));
+}
+
 TEST_F(ModelStages, EndTheRunOfAllWithTheErrorOfOne) {
-  const Change change{.on_model = [](int rank, LanguageModel& model) {
-    if (rank != 1) return;
-    const std::vector<float> nan(static_cast<std::size_t>(model.config().hidden_size), NAN);
-    model.context().write(model.blocks().front().front().norm.w, std::as_bytes(std::span(nan)));
-  }};
+  const Change change{.on_model = spoil_norm};
   EXPECT_THAT(error_of([&] { train(3, config_of("out"), change); }), HasSubstr("step 1 gave loss"));
   const Change failing{.on_model = [](int rank, LanguageModel&) {
     if (rank == 2) fail(ErrorCode::io, "the device of rank 2 is gone");
   }};
   EXPECT_THAT(error_of([&] { train(3, config_of("out"), failing); }),
               HasSubstr("the device of rank 2 is gone"));
+}
+
+// Every rank computes the records one by one to find it.
+TEST_F(ModelStages, NameTheRecordWhoseLossIsNotFinite) {
+  EXPECT_THAT(error_of([&] {
+                run_thread_ranks(2, [&](Communicator& ranks) {
+                  Context context(config_from_environment());
+                  const WeightFiles files = WeightFiles::open(model_);
+                  const BlockRange blocks = ranks.rank() == 0 ? BlockRange{0, 1} : BlockRange{1, 3};
+                  LanguageModel model(context, files, {.blocks = blocks});
+                  spoil_norm(ranks.rank(), model);
+                  Evaluator(model, nullptr).evaluate(valid_, Evaluator::kAnyCount, &ranks);
+                });
+              }),
+              HasSubstr("evaluator: the loss of record 1 is not finite"));
 }
 
 TEST_F(ModelStages, RefuseWhatNeedsTheModelOnOneDevice) {
