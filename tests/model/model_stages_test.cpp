@@ -99,6 +99,7 @@ TEST(Messages, OfAnotherSizeAreRefusedAndNoneIsAwaitedFromAFailedRank) {
 struct Change {
   AdapterConfig adapter = {.rank = 4, .dropout = 0.1};
   std::vector<std::string> targets = {"all-linear"};
+  std::int64_t last_layers = 0;         // as in select_sites()
   std::vector<std::string> saved = {};  // modules that are trained in full
   std::function<void(int rank, LanguageModel&)> on_model = {};
 };
@@ -135,7 +136,8 @@ class ModelStages : public test::TrainingRunTest {
 
   static Adapter make_adapter(LanguageModel& model, Communicator& ranks, const Change& change) {
     const ModelConfig& config = model.config();
-    Adapter adapter(model.context(), select_sites(config, change.targets, 0), change.adapter,
+    Adapter adapter(model.context(), select_sites(config, change.targets, change.last_layers),
+                    change.adapter,
                     select_saved_tensors(savable_tensors(config), change.saved, "test"));
     adapter.initialise(11);
     initialise_magnitudes(model, adapter);
@@ -245,6 +247,12 @@ TEST_F(ModelStages, GiveThemForOtherArchitectures) {
 
 TEST_F(ModelStages, GiveThemWithMagnitudes) {
   Change change;
+  change.adapter.use_dora = true;
+  expect_stages_give_the_bits_of_one(config_of("out"), change);
+}
+
+TEST_F(ModelStages, GiveThemIfTheFirstOnesTrainNothing) {
+  Change change{.last_layers = 1};
   change.adapter.use_dora = true;
   expect_stages_give_the_bits_of_one(config_of("out"), change);
 }
