@@ -44,9 +44,16 @@ Tensor record_scaled(Recording& recording, const AdaptedLinear& linear, const Te
   return scaled;
 }
 
-// The gradient of a bias that is trained. dy may be that of some rows of the pass.
-void record_bias(Recording& recording, const AdaptedLinear& linear, const Tensor& dy) {
-  record_bias_gradient(recording.batch(), linear.dbias, dy, linear.ones.rows(0, dy.shape()[0]));
+// The gradients of biases that are trained, at once, since dys may change. These may be those of
+// some rows of the pass.
+void record_biases(Recording& recording, std::span<const LinearGradient> dys) {
+  DeferredGradients together;
+  for (const auto& [linear, dy] : dys) {
+    if (linear->dbias.empty()) continue;
+    const Tensor ones = linear->ones.rows(0, dy.shape()[0]);
+    together.add(recording.batch(), bias_gradient(linear->dbias, dy, ones));
+  }
+  together.flush(recording.batch());
 }
 
 // The layer's branch of the backward of plain adapters.
@@ -99,12 +106,12 @@ void record_linear(Recording& recording, AdaptedLinear& linear, const Tensor& y,
 std::vector<PendingGradient> record_linears_dx(Recording& recording, const Tensor& dx,
                                                std::span<const LinearGradient> dys,
                                                DoraScaled scaled) {
+  record_biases(recording, dys);
   std::vector<LoraBranch> branches;
   std::vector<PendingGradient> all;
   Accumulate accumulate = Accumulate::no;
   for (const auto& [linear, dy] : dys) {
     if (!linear->dweight.empty()) all.push_back({linear->dweight, dy, {}, true});
-    if (!linear->dbias.empty()) record_bias(recording, *linear, dy);
     const bool is_scaled = scaled == DoraScaled::yes;
     const LoraBranch branch =
         branch_of(*linear, is_scaled ? dy : record_scaled(recording, *linear, dy));

@@ -154,7 +154,11 @@ void Recording::add_saved(AdaptedLinear& linear) {
   if (adapter.saved_tensors().empty()) return;
   const std::string w = linear.layer->path + ".weight", bias = linear.layer->path + ".bias";
   const Tensor saved = adapter.saved(w), saved_bias = adapter.saved(bias);
-  if (!saved.empty()) linear.weights.w = saved;
+  if (!saved.empty()) {
+    const std::size_t at = element_of(saved, adapter.parameters());
+    linear.weights.w =
+        bf16_adapter_.empty() ? saved : ParameterSet::view(bf16_adapter_, at, saved.shape());
+  }
   if (!saved_bias.empty()) linear.weights.bias = saved_bias;
   if (!options_.trains) return;
   linear.dweight = adapter.saved_gradient(w);

@@ -20,8 +20,8 @@ void record_weight_gradient(Batch& batch, const Tensor& dw, const Tensor& dy, co
   }
 }
 
-void record_bias_gradient(Batch& batch, const Tensor& dbias, const Tensor& dy, const Tensor& ones) {
-  record_lora_gradient(batch, dbias.reshape({1, dbias.elements()}), ones, dy, 1);
+LoraGradientProduct bias_gradient(const Tensor& dbias, const Tensor& dy, const Tensor& ones) {
+  return {.out = dbias.reshape({1, dbias.elements()}), .s = ones, .x = dy};
 }
 
 }  // namespace clora

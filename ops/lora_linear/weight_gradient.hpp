@@ -4,7 +4,7 @@
 // and matrix units round their operands to bf16. Private to ops/ and model/.
 #pragma once
 
-#include "clora/runtime/commands/batch.hpp"
+#include "clora/ops/lora_linear/lora_gradient.hpp"
 
 namespace clora {
 
@@ -12,7 +12,7 @@ namespace clora {
 // 4096 outputs, of which a range of dy is copied if there are more.
 void record_weight_gradient(Batch& batch, const Tensor& dw, const Tensor& dy, const Tensor& x);
 
-// dbias [N] += ones [T, 1]^T dy [T, N]; ones: T of them, f32.
-void record_bias_gradient(Batch& batch, const Tensor& dbias, const Tensor& dy, const Tensor& ones);
+// dbias [N] += ones [T, 1]^T dy [T, N], to be recorded alone or with others; ones: T of them, f32.
+LoraGradientProduct bias_gradient(const Tensor& dbias, const Tensor& dy, const Tensor& ones);
 
 }  // namespace clora

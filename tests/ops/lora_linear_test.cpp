@@ -493,7 +493,7 @@ TEST_P(LoraLinear, GradientsOfATrainedWeightAndBiasAreAdded) {
     run([&](Batch& batch) {
       const Tensor of_y = up({kRows, outputs}, dy);
       record_weight_gradient(batch, dw, of_y, up({kRows, kInputs}, x));
-      record_bias_gradient(batch, dbias, of_y, up({kRows, 1}, ones));
+      record_gradient(batch, bias_gradient(dbias, of_y, up({kRows, 1}, ones)));
     });
     auto want = to_double(w), want_bias = to_double(bias);
     add_product(want, dy, x, kRows);
