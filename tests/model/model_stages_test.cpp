@@ -98,7 +98,8 @@ TEST(Messages, OfAnotherSizeAreRefusedAndNoneIsAwaitedFromAFailedRank) {
 // How a run differs from the plain one.
 struct Change {
   AdapterConfig adapter = {.rank = 4, .dropout = 0.1};
-  bool at_ends = false;                 // also adapts embeddings and head
+  std::vector<std::string> targets = {"all-linear"};
+  std::int64_t last_layers = 0;         // as in select_sites()
   std::vector<std::string> saved = {};  // modules that are trained in full
   std::function<void(int rank, LanguageModel&)> on_model = {};
 };
@@ -135,8 +136,8 @@ class ModelStages : public test::TrainingRunTest {
 
   static Adapter make_adapter(LanguageModel& model, Communicator& ranks, const Change& change) {
     const ModelConfig& config = model.config();
-    const auto sites = change.at_ends ? all_adapter_sites(config) : adapter_sites(config);
-    Adapter adapter(model.context(), sites, change.adapter,
+    Adapter adapter(model.context(), select_sites(config, change.targets, change.last_layers),
+                    change.adapter,
                     select_saved_tensors(savable_tensors(config), change.saved, "test"));
     adapter.initialise(11);
     initialise_magnitudes(model, adapter);
@@ -217,13 +218,15 @@ TEST_F(ModelStages, GiveThemWithEverythingThatIsTrained) {
   c.supervised = {.label_smoothing = 0.1, .z_loss = 1e-3, .neftune_alpha = 5};
   c.gradient_noise = true;
   c.average_decay = 0.9;
-  expect_stages_give_the_bits_of_one(c, {.at_ends = true, .saved = {"norm"}});
+  expect_stages_give_the_bits_of_one(
+      c, {.targets = {"all-linear", "embed_tokens", "lm_head"}, .saved = {"norm"}});
 }
 
 // A tied matrix is on both ends, and each end trains one of its own.
 TEST_F(ModelStages, GiveThemWithWholeMatrices) {
   use_model("Qwen2");
-  expect_stages_give_the_bits_of_one(config_of("out"), {.saved = {"embed_tokens", "lm_head"}});
+  expect_stages_give_the_bits_of_one(
+      config_of("out"), {.targets = {"q_proj"}, .saved = {"embed_tokens", "down_proj", "lm_head"}});
 }
 
 // Norms on both sides and scaled embeddings, experts, and layers with a state.
@@ -244,6 +247,12 @@ TEST_F(ModelStages, GiveThemForOtherArchitectures) {
 
 TEST_F(ModelStages, GiveThemWithMagnitudes) {
   Change change;
+  change.adapter.use_dora = true;
+  expect_stages_give_the_bits_of_one(config_of("out"), change);
+}
+
+TEST_F(ModelStages, GiveThemIfTheFirstOnesTrainNothing) {
+  Change change{.last_layers = 1};
   change.adapter.use_dora = true;
   expect_stages_give_the_bits_of_one(config_of("out"), change);
 }
@@ -286,18 +295,36 @@ TEST_F(ModelStages, ResumeARunOfOneDeviceAndTheOppositeToo) {
   EXPECT_EQ(back.parameters, one.parameters);
 }
 
+// A norm of the second stage becomes NaN.
+void spoil_norm(int rank, LanguageModel& model) {
+  if (rank != 1) return;
+  const std::vector<float> nan(static_cast<std::size_t>(model.config().hidden_size), NAN);
+  model.context().write(model.blocks().front().front().norm.w, std::as_bytes(std::span(nan)));
+}
+
 TEST_F(ModelStages, EndTheRunOfAllWithTheErrorOfOne) {
-  const Change change{.on_model = [](int rank, LanguageModel& model) {
-    if (rank != 1) return;
-    const std::vector<float> nan(static_cast<std::size_t>(model.config().hidden_size), NAN);
-    model.context().write(model.blocks().front().front().norm.w, std::as_bytes(std::span(nan)));
-  }};
+  const Change change{.on_model = spoil_norm};
   EXPECT_THAT(error_of([&] { train(3, config_of("out"), change); }), HasSubstr("step 1 gave loss"));
   const Change failing{.on_model = [](int rank, LanguageModel&) {
     if (rank == 2) fail(ErrorCode::io, "the device of rank 2 is gone");
   }};
   EXPECT_THAT(error_of([&] { train(3, config_of("out"), failing); }),
               HasSubstr("the device of rank 2 is gone"));
+}
+
+// Every rank computes the records one by one to find it.
+TEST_F(ModelStages, NameTheRecordWhoseLossIsNotFinite) {
+  EXPECT_THAT(error_of([&] {
+                run_thread_ranks(2, [&](Communicator& ranks) {
+                  Context context(config_from_environment());
+                  const WeightFiles files = WeightFiles::open(model_);
+                  const BlockRange blocks = ranks.rank() == 0 ? BlockRange{0, 1} : BlockRange{1, 3};
+                  LanguageModel model(context, files, {.blocks = blocks});
+                  spoil_norm(ranks.rank(), model);
+                  Evaluator(model, nullptr).evaluate(valid_, Evaluator::kAnyCount, &ranks);
+                });
+              }),
+              HasSubstr("evaluator: the loss of record 1 is not finite"));
 }
 
 TEST_F(ModelStages, RefuseWhatNeedsTheModelOnOneDevice) {

@@ -100,6 +100,9 @@ TrainingRunConfig run_config(const Options& options, const ModelConfig& model) {
   return config;
 }
 
+// A device with a part of the model generates none.
+bool shows_replies(const Options& options) { return !options.task.embeds() && !options.blocks; }
+
 // Chooses what the run keeps in memory, before anything of it is loaded. On all ranks alike, so
 // that like devices get the same policy.
 void plan_memory(Options& options, const TrainingData& data, const RunEvaluation& evaluation,
@@ -118,7 +121,7 @@ void plan_memory(Options& options, const TrainingData& data, const RunEvaluation
                      },
                  .trainer = trainer_config(config)};
   evaluation.add_to(run);
-  if (data.valid && !options.task.embeds()) {
+  if (data.valid && shows_replies(options)) {
     run.reply_positions = std::max(run.reply_positions,
                                    sample_positions(*data.valid, options.report.shown_samples()));
   }
@@ -158,8 +161,7 @@ TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& 
                                     output);
   });
   report.start(inputs.adapter, inputs.data.train, valid, config, json_of(inputs.data));
-  const bool shows_replies = valid != nullptr && !options.task.embeds() && !options.blocks;
-  if (shows_replies) report.show_replies(inputs.text, *valid);
+  if (valid != nullptr && shows_replies(options)) report.show_replies(inputs.text, *valid);
   const TrainingSummary summary =
       run_training(inputs.loaded.model(), inputs.adapter, inputs.data.train, valid, config,
                    folder.checkpoint(), report.callbacks(interrupt));
