@@ -55,8 +55,8 @@ void record_cross_entropy(Batch& batch, const Tensor& loss, const Tensor& dlogit
 struct HeadAdapter {
   LoraWeights lora = {};  // without row_groups and column_scale; empty: none
   LoraGradients gradients = {};
-  // [V, D] f32, the gradient of the head itself: += dlogits^T x, by chunks of rows as well, if dx is
-  // given; empty: the head is frozen.
+  // [V, D] f32, the gradient of the head itself: += dlogits^T x, by chunks of rows as well, if dx
+  // is given; empty: the head is frozen.
   Tensor dhead = {};
   bool empty() const { return lora.empty() && dhead.empty(); }
 };

@@ -87,6 +87,7 @@ TEST_F(CommandLineSplit, RefusesWhatCannotBeDivided) {
     EXPECT_THAT(result.err, HasSubstr(part));
   };
   expect_refused({"--device", "cpu", "--split", "layers"}, "must list two devices or more");
+  expect_refused({"--device", "cpu,cpu"}, "one device is required");
   expect_refused({"--device", "cpu,cpu,cpu", "--split", "layers"}, "use at most 2 devices");
   expect_refused({"--device", "cpu,", "--split", "layers"}, "a device of the list is empty");
   expect_refused({"--device", "cpu,cpu", "--split", "rows"}, "--split");

@@ -1,10 +1,26 @@
 #include "tools/clora/stage_options.hpp"
 
+#include <algorithm>
+
 #include "clora/model/weights/block_split.hpp"
 #include "runtime/fail.hpp"
 #include "tools/clora/device_list.hpp"
 
 namespace clora {
+namespace {
+
+// Before a device of that whole name is looked for, if there can be one.
+void require_one_device(const std::string& selector) {
+  const bool is_name = std::ranges::any_of(list_devices(), [&](const Device& device) {
+    return device.name.find(selector) != std::string::npos;
+  });
+  require(listed_selectors(selector).size() == 1 || is_name,
+          "--device: one device is required, got the list '{}'; several devices divide a model "
+          "with --split layers (eval, generate, chat, serve) or records (train)",
+          selector);
+}
+
+}  // namespace
 
 void add_stage_options(CLI::App& command, CommonOptions& options) {
   CLI::Option* const split =
@@ -25,7 +41,10 @@ void add_stage_options(CLI::App& command, CommonOptions& options) {
 }
 
 std::vector<CommonOptions> options_of_stages(const CommonOptions& options) {
-  if (options.split.empty()) return {options};
+  if (options.split.empty()) {
+    require_one_device(options.device);
+    return {options};
+  }
   const std::vector<std::string> selectors = listed_selectors(options.device);
   require(selectors.size() > 1,
           "--split layers: --device must list two devices or more, such as gpu:0,gpu:1, got '{}'",
