@@ -126,10 +126,10 @@ clora_status clora_adapter_load(clora_model* model, const char* folder, clora_ad
     const auto& core = core_of(model, kWho);
     require_given(folder, kWho, "folder");
     const ModelConfig& config = core->model->config();
-    Adapter adapter = load_adapter(core->context->context, folder, all_adapter_sites(config),
-                                   savable_tensors(config));
+    Adapter loaded = load_adapter(core->context->context, folder, all_adapter_sites(config),
+                                  savable_tensors(config));
     require_stored_ends(folder, core->model->stored_weights());
-    return handle_of(core, std::move(adapter));
+    return handle_of(core, std::move(loaded));
   });
 }
 

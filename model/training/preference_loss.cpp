@@ -86,7 +86,7 @@ PreferenceSums sums_of(std::span<const float> values) {
   require(values.size() >= static_cast<std::size_t>(kPreferenceSums),
           "preference loss: {} sums are required, got {}", kPreferenceSums, values.size());
   PreferenceSums sums;
-  std::memcpy(&sums, values.data(), sizeof(sums));
+  std::memcpy(static_cast<void*>(&sums), values.data(), sizeof(sums));
   return sums;
 }
 
