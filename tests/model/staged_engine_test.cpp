@@ -35,12 +35,20 @@ using testing::HasSubstr;
 
 constexpr std::int64_t kPositions = 128;
 
-// Each stands for a device of its own. They live as long as the process, as its compiled kernels.
+// Each stands for a device of its own. All tests use them, and the kernels that they compile.
 using Devices = std::map<std::pair<Variant, std::size_t>, std::unique_ptr<Context>>;
 Devices& devices() {
   static Devices all;
   return all;
 }
+
+// While the driver is intact: storing new kernels may still compile some.
+class ReleasesDevices : public testing::Environment {
+ public:
+  void TearDown() override { devices().clear(); }
+};
+[[maybe_unused]] const testing::Environment* const kReleasesDevices =
+    testing::AddGlobalTestEnvironment(new ReleasesDevices);
 
 Context& device(std::size_t number, Variant variant = Variant::automatic) {
   std::unique_ptr<Context>& of = devices()[{variant, number}];
