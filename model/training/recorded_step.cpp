@@ -8,7 +8,6 @@
 #include "model/embedding/text_vectors.hpp"
 #include "model/transformer/adapted_ends.hpp"
 #include "model/transformer/recorded_model.hpp"
-#include "runtime/commands/pause.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
 
@@ -110,7 +109,7 @@ void RecordedStep::record_next_token(Recording& recording, const StepResults& re
   recording.record_balance_loss(results.balance_loss);
   if (!results.settings.empty()) batch_.copy(results.settings, inputs_.settings());
   if (!trains()) return;
-  if (!model_->is_whole()) record_pause(batch_);
+  if (!model_->is_whole()) batch_.pause();
   model.record_backward(doutput, model_->is_last() ? inputs_.place() : Tensor());
   gradient_parts_ = model.gradient_parts();
 }

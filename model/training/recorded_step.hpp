@@ -74,7 +74,7 @@ class RecordedStep {
                const ColumnScales* scales = nullptr);
 
   const RecordedRows& inputs() const noexcept { return inputs_; }
-  // The batch of a step that trains a stage pauses after the forward (runtime/commands/pause.hpp).
+  // The batch of a step that trains a stage pauses after the forward (Batch::pause()).
   Batch& batch() noexcept { return batch_; }
   const Batch& batch() const noexcept { return batch_; }
   // The residual stream before and after the stage, [T, D] f32; empty where the model begins or

@@ -4,7 +4,6 @@
 #include "runtime/commands/capture.hpp"
 #include "runtime/commands/commands.hpp"
 #include "runtime/commands/in_flight.hpp"
-#include "runtime/commands/pause.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/memory/host_hold.hpp"
 
@@ -48,6 +47,7 @@ struct Batch::State {
   BatchTemporaries temporaries;
   std::vector<Fence> marks;              // fences of the last submit
   std::vector<std::size_t> profiled_as;  // profiler number per command; empty if off
+  std::vector<std::size_t> pauses;       // the number of commands before each
   std::size_t next = 0;                  // the command with which the next submit begins
   bool sealed = false;
   bool prepared = false;
@@ -166,14 +166,10 @@ void Batch::State::prepare_once() {
   prepared = true;
 }
 
-// After the next pause, or after all commands.
+// The next pause, or the end of all commands.
 std::size_t Batch::State::end_of_part() const {
-  std::size_t end = next;
-  while (end < commands.size()) {
-    const auto* const mark = std::get_if<MarkCommand>(&commands[end++]);
-    if (mark != nullptr && mark->name == kPauseMark) break;
-  }
-  return end;
+  const auto pause = std::ranges::upper_bound(pauses, next);
+  return pause == pauses.end() ? commands.size() : *pause;
 }
 
 Fence Batch::State::enqueue_part(std::span<const cl_event> wait_list) {
@@ -241,6 +237,11 @@ std::size_t Batch::mark(std::string_view name) {
   state_->add(MarkCommand{std::string(name), number});
   state_->marks.emplace_back();
   return number;
+}
+
+void Batch::pause() {
+  (void)mark("pause");
+  state_->pauses.push_back(state_->commands.size());
 }
 
 void Batch::call(std::string label, std::vector<Tensor> uses, LibraryCall function) {

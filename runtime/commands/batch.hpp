@@ -129,6 +129,11 @@ class Batch {
   // Records a named point. It appears in traces, and a fence for it is available after each
   // submit(). Returns the number that fence_at() takes.
   std::size_t mark(std::string_view name);
+  // Divides the commands: submit() enqueues those up to the next pause, the submit() after it goes
+  // on there, and after the last part it begins again with the first. Temporaries live across a
+  // pause: other work may be enqueued meanwhile, but no batch that shares the arena. Traces show it
+  // as a mark.
+  void pause();
   // Records a call that enqueues to the Context's queue itself, for library routines. `uses` are
   // the tensors that it accesses; each submit passes their locations to the call in that order.
   using LibraryCall = std::function<void(cl_command_queue, std::span<const MemoryRegion>)>;
@@ -137,12 +142,11 @@ class Batch {
   // Plans memory and binds arguments. Errors: out_of_memory, device, build_failed.
   void seal();
   bool sealed() const noexcept;
-  // Enqueues every command and flushes. It waits only if more work is in flight than the Context's
-  // configuration allows, and then only for the oldest work. Seals first if the batch is not
-  // sealed. wait_list: foreign events that all commands wait for. After an error, some commands may
-  // be enqueued and their outputs are undefined; nothing that the batch uses is freed before they
-  // are done.
-  // Errors: device, device_lost.
+  // Enqueues every command, up to the next pause if there are any, and flushes. It waits only if
+  // more work is in flight than the Context's configuration allows, and then only for the oldest
+  // work. Seals first if the batch is not sealed. wait_list: foreign events that all commands wait
+  // for. After an error, some commands may be enqueued and their outputs are undefined; nothing
+  // that the batch uses is freed before they are done. Errors: device, device_lost.
   Fence submit(std::span<const cl_event> wait_list = {});
   // A fence for the mark in the last submit(). REQUIRES: mark() returned this number, and the batch
   // was submitted at least once.

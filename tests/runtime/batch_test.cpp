@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "clora/ops/rowwise/rms_norm.hpp"
-#include "runtime/commands/pause.hpp"
 #include "tests/support/gate.hpp"
 #include "tests/support/op_test.hpp"
 
@@ -211,7 +210,7 @@ TEST(Batch, StopsAtAPauseAndGoesOnAtTheNextSubmit) {
   const Tensor between = batch.temporary({4}, DType::f32, "between");
   batch.copy(between, source);
   batch.copy(before.tensor(), between);
-  record_pause(batch);
+  batch.pause();
   batch.copy(after.tensor(), between);
   const auto write = [&](const std::vector<float>& values) {
     context.write(source, std::as_bytes(std::span(values)));
