@@ -345,10 +345,9 @@ TEST_F(OpenCApi, RefusesIdsBuffersAndParametersThatDoNotFit) {
                "KV cache: the type must be auto, f32, bf16, f16 or q8_0, got 'q4_0'");
 }
 
-TEST_F(OpenCApi, ChoicesHaveTheSumsOfTheirTokensLogProbabilities) {
-  const std::array<std::int32_t, 3> prompt{72, 5, 61};
-  const std::array<std::int32_t, 4> ids{30, 9, 30, 12};
-  const std::array<std::size_t, 3> lengths{1, 2, 1};
+// Of arrays that outlive it.
+clora_choices choices_of(std::span<const std::int32_t> prompt, std::span<const std::int32_t> ids,
+                         std::span<const std::size_t> lengths) {
   clora_choices choices = clora_choices_init();
   choices.prompt = prompt.data();
   choices.prompt_count = prompt.size();
@@ -356,6 +355,14 @@ TEST_F(OpenCApi, ChoicesHaveTheSumsOfTheirTokensLogProbabilities) {
   choices.id_count = ids.size();
   choices.lengths = lengths.data();
   choices.choice_count = lengths.size();
+  return choices;
+}
+
+TEST_F(OpenCApi, ChoicesHaveTheSumsOfTheirTokensLogProbabilities) {
+  const std::array<std::int32_t, 3> prompt{72, 5, 61};
+  const std::array<std::int32_t, 4> ids{30, 9, 30, 12};
+  const std::array<std::size_t, 3> lengths{1, 2, 1};
+  const clora_choices choices = choices_of(prompt, ids, lengths);
   clora_adapter* adapter = nullptr;
   ASSERT_EQ(clora_adapter_create(model_, nullptr, &adapter), CLORA_OK);
   clora_trainer* trainer = nullptr;
@@ -399,13 +406,7 @@ TEST_F(OpenCApi, RefusesChoicesThatDoNotFit) {
   std::array<std::int32_t, 3> ids{30, 9, 30};
   std::array<std::size_t, 2> lengths{1, 2};
   std::array<double, 2> got{};
-  clora_choices good = clora_choices_init();
-  good.prompt = prompt.data();
-  good.prompt_count = prompt.size();
-  good.ids = ids.data();
-  good.id_count = ids.size();
-  good.lengths = lengths.data();
-  good.choice_count = lengths.size();
+  clora_choices good = choices_of(prompt, ids, lengths);
   const auto refuses = [&](auto change, const char* part) {
     clora_choices choices = good;
     change(choices);

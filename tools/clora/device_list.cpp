@@ -37,4 +37,10 @@ std::vector<RunDevice> listed_devices(const std::vector<std::string>& selectors)
   return found;
 }
 
+CommonOptions options_on(const RunDevice& device, CommonOptions options) {
+  options.device = device.selector;
+  if (options.memory_bytes == 0) options.memory_bytes = device.memory_bytes;
+  return options;
+}
+
 }  // namespace clora

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "clora/runtime/device/device.hpp"
+#include "tools/clora/commands/common_options.hpp"
 
 namespace clora {
 
@@ -23,5 +24,8 @@ std::size_t part_of_memory(const Device& device, std::ptrdiff_t users);
 // The devices of several selectors, or the one of a single selector, which may be empty. Errors:
 // no_device; invalid_argument if one of several is empty.
 std::vector<RunDevice> listed_devices(const std::vector<std::string>& selectors);
+
+// The options of a rank on its device. --memory, if given, is what each may use.
+CommonOptions options_on(const RunDevice& device, CommonOptions options);
 
 }  // namespace clora

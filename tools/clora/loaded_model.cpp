@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 
 #include "clora/lora/peft_files.hpp"
 #include "clora/model/transformer/adapter_sites.hpp"
@@ -41,9 +42,10 @@ class Loading {
     terminal_ = ::isatty(::fileno(output.people())) == 1 || ::isatty(STDERR_FILENO) == 1;
   }
 
+  // stage_bytes: those of the weights of these blocks.
   std::unique_ptr<LanguageModel> load(Context& context, const BlockRange& blocks,
-                                      std::int64_t context_length) {
-    const auto bytes = static_cast<double>(held_bytes(files_, blocks));
+                                      std::size_t stage_bytes, std::int64_t context_length) {
+    const auto bytes = static_cast<double>(stage_bytes);
     const auto report = [&](double fraction) {
       if (terminal_ && seconds_since(started_) > kShowAfterSeconds) {
         bar_.update(std::lround((loaded_ + fraction * bytes) / (1U << 20U)), "MiB of weights");
@@ -112,11 +114,11 @@ LoadedModel::LoadedModel(const CommonOptions& options, Output& output, std::int6
 }
 
 void LoadedModel::load(std::int64_t context_length, const std::vector<BlockRange>& ranges) {
-  std::size_t bytes = 0;
-  for (const BlockRange& range : ranges) bytes += held_bytes(files_, range);
-  Loading loading(files_, output_, bytes);
+  std::vector<std::size_t> bytes;
+  for (const BlockRange& range : ranges) bytes.push_back(held_bytes(files_, range));
+  Loading loading(files_, output_, std::accumulate(bytes.begin(), bytes.end(), std::size_t{0}));
   for (std::size_t i = 0; i < ranges.size(); ++i) {
-    models_.push_back(loading.load(*contexts_.at(i), ranges[i], context_length));
+    models_.push_back(loading.load(*contexts_.at(i), ranges[i], bytes[i], context_length));
   }
 }
 

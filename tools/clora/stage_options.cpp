@@ -11,13 +11,20 @@ namespace {
 
 // Before a device of that whole name is looked for, if there can be one.
 void require_one_device(const std::string& selector) {
+  if (listed_selectors(selector).size() == 1) return;
   const bool is_name = std::ranges::any_of(list_devices(), [&](const Device& device) {
     return device.name.find(selector) != std::string::npos;
   });
-  require(listed_selectors(selector).size() == 1 || is_name,
+  require(is_name,
           "--device: one device is required, got the list '{}'; several devices divide a model "
           "with --split layers (eval, generate, chat, serve) or records (train)",
           selector);
+}
+
+void check_shares(const std::vector<std::int64_t>& shares, std::size_t stages) {
+  require(shares.empty() || shares.size() == stages,
+          "--device-shares must name {} shares, one for each device, got {}", stages,
+          shares.size());
 }
 
 }  // namespace
@@ -49,9 +56,7 @@ std::vector<CommonOptions> options_of_stages(const CommonOptions& options) {
   require(selectors.size() > 1,
           "--split layers: --device must list two devices or more, such as gpu:0,gpu:1, got '{}'",
           options.device);
-  require(options.device_shares.empty() || options.device_shares.size() == selectors.size(),
-          "--device-shares must name {} shares, one for each device, got {}", selectors.size(),
-          options.device_shares.size());
+  check_shares(options.device_shares, selectors.size());
   std::vector<CommonOptions> all;
   for (const RunDevice& device : listed_devices(selectors)) {
     CommonOptions& each = all.emplace_back(options);
@@ -64,9 +69,14 @@ std::vector<CommonOptions> options_of_stages(const CommonOptions& options) {
 
 std::vector<BlockRange> ranges_of_stages(const CommonOptions& options, const WeightFiles& files) {
   if (options.split.empty()) return {all_blocks(files.config())};
-  if (!options.device_shares.empty()) return split_blocks(files, options.device_shares);
-  const std::size_t stages = listed_selectors(options.device).size();
-  return split_blocks(files, std::vector<std::int64_t>(stages, 1));
+  return ranges_by_shares(files, options.device_shares, listed_selectors(options.device).size());
+}
+
+std::vector<BlockRange> ranges_by_shares(const WeightFiles& files,
+                                         const std::vector<std::int64_t>& shares,
+                                         std::size_t stages) {
+  check_shares(shares, stages);
+  return split_blocks(files, shares.empty() ? std::vector<std::int64_t>(stages, 1) : shares);
 }
 
 }  // namespace clora

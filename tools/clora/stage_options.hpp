@@ -23,4 +23,10 @@ std::vector<CommonOptions> options_of_stages(const CommonOptions& options);
 // invalid_argument for fewer blocks than devices.
 std::vector<BlockRange> ranges_of_stages(const CommonOptions& options, const WeightFiles& files);
 
+// The blocks of so many stages, by the bytes of their weights and by their shares of them; without
+// shares, equal ones. Errors: invalid_argument for another number of shares, and for fewer blocks.
+std::vector<BlockRange> ranges_by_shares(const WeightFiles& files,
+                                         const std::vector<std::int64_t>& shares,
+                                         std::size_t stages);
+
 }  // namespace clora

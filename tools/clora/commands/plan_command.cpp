@@ -129,9 +129,7 @@ void plan_stages(const Options& options, Output& output) {
   check_split(options.split, std::ssize(devices), "");
   run_thread_ranks(static_cast<int>(devices.size()), [&](Communicator& ranks) {
     Options own = options;
-    const RunDevice& device = devices[static_cast<std::size_t>(ranks.rank())];
-    own.common.device = device.selector;
-    if (own.common.memory_bytes == 0) own.common.memory_bytes = device.memory_bytes;
+    own.common = options_on(devices[static_cast<std::size_t>(ranks.rank())], own.common);
     for (int turn = 0; turn < ranks.size(); ++turn) {
       if (turn == ranks.rank()) plan_device(own, &ranks, output);
       ranks.all_gather("");

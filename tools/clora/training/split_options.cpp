@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "clora/model/weights/block_split.hpp"
 #include "runtime/fail.hpp"
+#include "tools/clora/stage_options.hpp"
 
 namespace clora {
 
@@ -49,11 +49,8 @@ std::optional<BlockRange> blocks_of_rank(const SplitOptions& options, const std:
                                          const std::vector<std::int64_t>& shares,
                                          const Communicator* ranks) {
   if (!options.by_layers() || ranks == nullptr) return std::nullopt;
-  const auto count = static_cast<std::size_t>(ranks->size());
-  require(shares.empty() || shares.size() == count, "--device-shares must name {} shares, got {}",
-          count, shares.size());
-  const std::vector<std::int64_t> equal(count, 1);
-  const auto blocks = split_blocks(WeightFiles::open(model), shares.empty() ? equal : shares);
+  const auto blocks =
+      ranges_by_shares(WeightFiles::open(model), shares, static_cast<std::size_t>(ranks->size()));
   return blocks[static_cast<std::size_t>(ranks->rank())];
 }
 

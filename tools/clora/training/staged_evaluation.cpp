@@ -7,8 +7,7 @@ namespace {
 
 EvalResult evaluate_stage(StagedEvaluation how, const RunDevice& device, Communicator* ranks,
                           const Records& records, Output& output) {
-  how.common.device = device.selector;
-  if (how.common.memory_bytes == 0) how.common.memory_bytes = device.memory_bytes;
+  how.common = options_on(device, how.common);
   LoadedModel loaded(how.common, output, how.context_length,
                      blocks_of_rank(how.split, how.common.model, how.device_shares, ranks));
   const std::optional<Adapter> adapter = loaded.adapter(how.adapter);

@@ -114,8 +114,7 @@ Adapter new_adapter(const TrainOptions& options, LanguageModel& model) {
 }  // namespace
 
 TrainOptions options_on(const RunDevice& device, Communicator* ranks, TrainOptions options) {
-  options.common.device = device.selector;
-  if (options.common.memory_bytes == 0) options.common.memory_bytes = device.memory_bytes;
+  options.common = options_on(device, options.common);
   options.run.settings.ranks = ranks;
   options.blocks = blocks_of_rank(options.split, options.common.model,
                                   options.run.settings.device_shares, ranks);
