@@ -21,7 +21,6 @@ import sys
 
 import peft
 import torch
-import transformers
 
 import families
 
@@ -32,34 +31,18 @@ def with_magnitudes(model, targets):
     model = peft.get_peft_model(model, peft.LoraConfig(
         r=3, lora_alpha=6, lora_dropout=0.0, use_dora=True, target_modules=list(targets),
         task_type="CAUSAL_LM"))
-    for name, value in model.named_parameters():
-        if ".lora_A." in name:
-            rows = torch.arange(value.shape[0], dtype=torch.float64)[:, None]
-            columns = torch.arange(value.shape[1], dtype=torch.float64)[None, :]
-            start = 0.02 * torch.sin(0.37 * rows + 0.11 * columns + families.block_of(name))
-            value.data.copy_(start.float())
-        elif ".lora_B." in name:
-            value.data.zero_()
+    families.set_first_matrices(model)
     return model
 
 
 def steps_of(name):
     kind, values, targets = families.FAMILIES[name][:3]
     written, shapes = families.saved(families.config_of(kind, values))
-    model = with_magnitudes(families.model_of(written, shapes), targets).train()
-    parameters = [value for value in model.parameters() if value.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, lr=1e-2, betas=(0.9, 0.999), eps=1e-8,
-                                  weight_decay=0.0)
-    losses, norms = [], []
-    for _ in range(10):
-        optimizer.zero_grad()
-        losses.append(families.loss_of(model))
-        norms.append(math.sqrt(sum(float(value.grad.double().square().sum())
-                                   for value in parameters)))
-        optimizer.step()
+    model = with_magnitudes(families.model_of(written, shapes), targets)
+    steps = families.ten_steps(model)
     logits = families.logits_of(model.eval(), families.document(1))
-    return {"target_modules": list(targets), "rank": 3, "alpha": 6, "lr": 1e-2, "loss": losses,
-            "grad_norm": norms, "logits": logits.tolist()}
+    return {"target_modules": list(targets), "rank": 3, "alpha": 6, **steps,
+            "logits": logits.tolist()}
 
 
 def sines(shape, phase):
@@ -95,25 +78,14 @@ def layer_with_dropout():
             "dm": magnitude.grad.flatten().tolist()}
 
 
-def rounded(value):
-    if isinstance(value, float):
-        return float(f"{value:.9g}")
-    if isinstance(value, list):
-        return [rounded(each) for each in value]
-    if isinstance(value, dict):
-        return {key: rounded(each) for key, each in value.items()}
-    return value
-
-
 def main():
     torch.set_num_threads(1)
-    result = {"versions": {"transformers": transformers.__version__, "torch": torch.__version__,
-                           "peft": peft.__version__},
+    result = {"versions": families.versions(),
               "models": {name: steps_of(name) for name in NAMES}, "layer": layer_with_dropout()}
     lines = [f'"versions": {json.dumps(result["versions"])}', '"models": {\n' + ",\n".join(
-        f"{json.dumps(name)}: {json.dumps(rounded(steps))}"
+        f"{json.dumps(name)}: {json.dumps(families.rounded(steps))}"
         for name, steps in result["models"].items()) + "}",
-             f'"layer": {json.dumps(rounded(result["layer"]))}']
+             f'"layer": {json.dumps(families.rounded(result["layer"]))}']
     with open(sys.argv[1], "w", encoding="utf-8") as file:
         file.write("{\n" + ",\n".join(lines) + "\n}\n")
 

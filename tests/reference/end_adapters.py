@@ -15,12 +15,10 @@ which torch leaves out the gradient of one token.
           steps, before each update; and the logits of the second document after them
 """
 import json
-import math
 import sys
 
 import peft
 import torch
-import transformers
 
 import families
 
@@ -54,40 +52,19 @@ def with_adapter(model, targets):
 
 def steps_of(name, targets):
     written, shapes = families.saved(families.config_of(*families.FAMILIES[name][:2]))
-    model = with_adapter(families.model_of(written, shapes), targets).train()
-    parameters = [value for value in model.parameters() if value.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, lr=1e-2, betas=(0.9, 0.999), eps=1e-8,
-                                  weight_decay=0.0)
-    losses, norms = [], []
-    for _ in range(10):
-        optimizer.zero_grad()
-        losses.append(families.loss_of(model))
-        norms.append(math.sqrt(sum(float(value.grad.double().square().sum())
-                                   for value in parameters)))
-        optimizer.step()
+    model = with_adapter(families.model_of(written, shapes), targets)
+    steps = families.ten_steps(model)
     logits = families.logits_of(model.eval(), families.document(1))
-    return {"family": name, "target_modules": list(targets), "rank": 3, "alpha": 6, "lr": 1e-2,
-            "loss": losses, "grad_norm": norms, "logits": logits.tolist()}
-
-
-def rounded(value):
-    if isinstance(value, float):
-        return float(f"{value:.9g}")
-    if isinstance(value, list):
-        return [rounded(each) for each in value]
-    if isinstance(value, dict):
-        return {key: rounded(each) for key, each in value.items()}
-    return value
+    return {"family": name, "target_modules": list(targets), "rank": 3, "alpha": 6, **steps,
+            "logits": logits.tolist()}
 
 
 def main():
     torch.set_num_threads(1)
-    versions = {"transformers": transformers.__version__, "torch": torch.__version__,
-                "peft": peft.__version__}
-    cases = ",\n".join(f"{json.dumps(name)}: {json.dumps(rounded(steps_of(*case)))}"
+    cases = ",\n".join(f"{json.dumps(name)}: {json.dumps(families.rounded(steps_of(*case)))}"
                        for name, case in CASES.items())
     with open(sys.argv[1], "w", encoding="utf-8") as file:
-        file.write(f'{{\n"versions": {json.dumps(versions)},\n"cases": {{\n{cases}}}\n}}\n')
+        file.write(f'{{\n"versions": {json.dumps(families.versions())},\n"cases": {{\n{cases}}}\n}}\n')
 
 
 if __name__ == "__main__":

@@ -312,14 +312,19 @@ def adapted(model, targets):
         raise RuntimeError(f"the linear layers are {sorted(linear)}, not {targets}")
     model = peft.get_peft_model(model, peft.LoraConfig(
         r=3, lora_alpha=6, lora_dropout=0.0, target_modules=list(targets), task_type="CAUSAL_LM"))
+    set_first_matrices(model)
+    return model
+
+
+def set_first_matrices(model, dtype=np.float32):
+    """A[i][j] = 0.02 * sin(0.37 * i + 0.11 * j + number of the block), rounded to dtype; B = 0."""
     for name, value in model.named_parameters():
         if ".lora_A." in name:
             i, j = np.indices(tuple(value.shape), dtype=np.float64)
             start = 0.02 * np.sin(0.37 * i + 0.11 * j + block_of(name))
-            value.data.copy_(torch.from_numpy(start.astype(np.float32)))
+            value.data.copy_(torch.from_numpy(start.astype(dtype)))
         elif ".lora_B." in name:
             value.data.zero_()
-    return model
 
 
 def document(number):
@@ -352,21 +357,42 @@ def balanced_loss_of(model):
     return result.loss.item()
 
 
-def lora_steps(model, targets):
-    is_balanced = getattr(model.config, "output_router_logits", False)
-    model = adapted(model, targets).train()
+def ten_steps(model, rate=1e-2, loss=loss_of):
+    """Trains what requires gradients by AdamW; the loss and the norm are before each update."""
+    model.train()
     parameters = [value for value in model.parameters() if value.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, lr=1e-2, betas=(0.9, 0.999), eps=1e-8,
+    optimizer = torch.optim.AdamW(parameters, lr=rate, betas=(0.9, 0.999), eps=1e-8,
                                   weight_decay=0.0)
     losses, norms = [], []
     for _ in range(10):
         optimizer.zero_grad()
-        losses.append(balanced_loss_of(model) if is_balanced else loss_of(model))
+        losses.append(loss(model))
         norms.append(math.sqrt(sum(float(value.grad.double().square().sum())
                                    for value in parameters)))
         optimizer.step()
-    return {"target_modules": list(targets), "rank": 3, "alpha": 6, "lr": 1e-2, "loss": losses,
-            "grad_norm": norms}
+    return {"lr": rate, "loss": losses, "grad_norm": norms}
+
+
+def lora_steps(model, targets):
+    is_balanced = getattr(model.config, "output_router_logits", False)
+    steps = ten_steps(adapted(model, targets), loss=balanced_loss_of if is_balanced else loss_of)
+    return {"target_modules": list(targets), "rank": 3, "alpha": 6, **steps}
+
+
+def rounded(value):
+    """To the nine digits that tell floats apart."""
+    if isinstance(value, float):
+        return float(f"{value:.9g}")
+    if isinstance(value, list):
+        return [rounded(each) for each in value]
+    if isinstance(value, dict):
+        return {key: rounded(each) for key, each in value.items()}
+    return value
+
+
+def versions():
+    return {"transformers": transformers.__version__, "torch": torch.__version__,
+            "peft": peft.__version__}
 
 
 def with_doubles(model, steps):
@@ -630,10 +656,8 @@ def family(name):
             model, lambda: lora_steps(model_of(written, shapes).double(), targets))
     else:
         peft_values = lora_steps(model, targets)
-    return {"versions": {"transformers": transformers.__version__, "torch": torch.__version__,
-                         "peft": peft.__version__},
-            "config": written, "rules": {}, "tensors": shapes, "sequences": sequences,
-            **gguf_of(name, written, shapes), "peft": peft_values}
+    return {"versions": versions(), "config": written, "rules": {}, "tensors": shapes,
+            "sequences": sequences, **gguf_of(name, written, shapes), "peft": peft_values}
 
 
 def main():

@@ -15,14 +15,13 @@ gradient torch.nn.Embedding otherwise leaves out.
           document after them
 """
 import json
-import math
 import os
 import sys
 import tempfile
 
+import numpy as np
 import peft
 import torch
-import transformers
 from safetensors import safe_open
 
 import families
@@ -54,14 +53,7 @@ def with_modules(model, targets, modules, bias):
     model = peft.get_peft_model(model, peft.LoraConfig(
         r=3, lora_alpha=6, lora_dropout=0.0, target_modules=list(targets),
         modules_to_save=list(modules), bias=bias, task_type="CAUSAL_LM"))
-    for name, value in model.named_parameters():
-        if ".lora_A." in name:
-            rows = torch.arange(value.shape[0], dtype=torch.float64)[:, None]
-            columns = torch.arange(value.shape[1], dtype=torch.float64)[None, :]
-            start = 0.02 * torch.sin(0.37 * rows + 0.11 * columns + families.block_of(name))
-            value.data.copy_(start.to(value.dtype))
-        elif ".lora_B." in name:
-            value.data.zero_()
+    families.set_first_matrices(model, np.float64)
     return model
 
 
@@ -80,44 +72,22 @@ def steps_of(name, targets, modules, bias):
     if family in families.TRAINED_IN_DOUBLE:
         model = model.double()
     model.get_input_embeddings().padding_idx = None
-    model = with_modules(model, targets, modules, bias).train()
-    parameters = [value for value in model.parameters() if value.requires_grad]
-    rate = LEARNING_RATES.get(name, 1e-2)
-    optimizer = torch.optim.AdamW(parameters, lr=rate, betas=(0.9, 0.999), eps=1e-8,
-                                  weight_decay=0.0)
-    losses, norms = [], []
-    for _ in range(10):
-        optimizer.zero_grad()
-        losses.append(families.loss_of(model))
-        norms.append(math.sqrt(sum(float(value.grad.double().square().sum())
-                                   for value in parameters)))
-        optimizer.step()
+    model = with_modules(model, targets, modules, bias)
+    steps = families.ten_steps(model, LEARNING_RATES.get(name, 1e-2))
     logits = families.logits_of(model.eval(), families.document(1))
     return {"target_modules": list(targets), "modules_to_save": modules, "bias": bias, "rank": 3,
-            "alpha": 6, "lr": rate, "tensors": full_tensors(model), "loss": losses, "grad_norm": norms,
-            "logits": logits.tolist()}
-
-
-def rounded(value):
-    if isinstance(value, float):
-        return float(f"{value:.9g}")
-    if isinstance(value, list):
-        return [rounded(each) for each in value]
-    if isinstance(value, dict):
-        return {key: rounded(each) for key, each in value.items()}
-    return value
+            "alpha": 6, "lr": steps["lr"], "tensors": full_tensors(model), "loss": steps["loss"],
+            "grad_norm": steps["grad_norm"], "logits": logits.tolist()}
 
 
 def main():
     torch.set_num_threads(1)
-    versions = {"transformers": transformers.__version__, "torch": torch.__version__,
-                "peft": peft.__version__}
     models = {name: steps_of(name, families.FAMILIES[name.split(":")[0]][2], modules, "none")
               for name, modules in MODULES.items()}
     models |= {name: steps_of(name, *of_name) for name, of_name in LINEARS.items()}
-    lines = [f"{json.dumps(name)}: {json.dumps(rounded(steps))}" for name, steps in models.items()]
+    lines = [f"{json.dumps(name)}: {json.dumps(families.rounded(steps))}" for name, steps in models.items()]
     with open(sys.argv[1], "w", encoding="utf-8") as file:
-        file.write('{\n"versions": ' + json.dumps(versions) + ',\n"models": {\n' +
+        file.write('{\n"versions": ' + json.dumps(families.versions()) + ',\n"models": {\n' +
                    ",\n".join(lines) + "}\n}\n")
 
 
