@@ -112,6 +112,7 @@ set(CLORA_PUBLIC_HEADERS
   model/weights/adapter_extraction.hpp
   model/weights/fuse.hpp
   model/files/gguf.hpp
+  model/files/gguf_writing.hpp
   model/configuration/block_range.hpp
   model/configuration/block_spec.hpp
   model/configuration/model_config.hpp

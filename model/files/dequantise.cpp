@@ -172,6 +172,16 @@ DecodeBlock decoder_of(DType type) {
       return decode_q5_k;
     case DType::q6_k:
       return decode_q6_k;
+    case DType::q2_k:
+    case DType::q3_k:
+    case DType::iq4_nl:
+    case DType::iq4_xs:
+    case DType::mxfp4:
+    case DType::tq1_0:
+    case DType::tq2_0:
+    case DType::nf4:
+    case DType::q4_z:
+    case DType::q8_z:
     case DType::i32:
     case DType::u32:
     case DType::u8:

@@ -48,6 +48,11 @@ std::optional<DType> dtype_of_ggml(std::uint32_t type_number) {
   return known != nullptr ? known->type : std::nullopt;
 }
 
+std::optional<std::uint32_t> ggml_type_of(DType type) {
+  const auto at = std::ranges::find(kGgmlTypes, std::optional(type), &GgmlType::type);
+  return at == kGgmlTypes.end() ? std::nullopt : std::optional(at->number);
+}
+
 std::string ggml_type_name(std::uint32_t type_number) {
   const GgmlType* known = find_ggml_type(type_number);
   return known != nullptr ? std::string(known->name) : fmt::format("type {}", type_number);

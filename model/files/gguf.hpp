@@ -80,6 +80,8 @@ struct GgufTensor {
 std::string ggml_type_name(std::uint32_t type_number);
 // Returns nullopt for an unsupported type.
 std::optional<DType> dtype_of_ggml(std::uint32_t type_number);
+// Returns ggml's number; nullopt for a type that GGUF does not have.
+std::optional<std::uint32_t> ggml_type_of(DType type);
 
 class GgufFile {
  public:

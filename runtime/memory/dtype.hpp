@@ -2,7 +2,9 @@
 //
 // A row of a quantised type is stored as blocks of `block_elements` values in `block_bytes` bytes,
 // exactly as in GGUF (ggml's block_q4_0 etc.), so a mapped file is copied to the device unchanged.
-// Arithmetic is always float; every type below f32 is storage only.
+// nf4 (bitsandbytes), q4_z and q8_z (GPTQ and AWQ: integers with a zero point) are no types of
+// GGUF: their tensors are arranged in such blocks when they are loaded. Arithmetic is always float;
+// every type below f32 is storage only.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +28,16 @@ enum class DType : std::uint8_t {
   q4_k,
   q5_k,
   q6_k,
+  q2_k,
+  q3_k,
+  iq4_nl,
+  iq4_xs,
+  mxfp4,
+  tq1_0,
+  tq2_0,
+  nf4,
+  q4_z,
+  q8_z,
 };
 
 struct DTypeFacts {
