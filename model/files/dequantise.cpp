@@ -7,11 +7,13 @@
 //               8 sub-blocks of 32: x = (d scale) q - (dmin min), scale and min of 6 bits each
 //   q6_k  ql[128], qh[64], scales[16] int8, d
 //               16 sub-blocks of 16: x = (d scale) (q - 32)
+// block_decoders.hpp has those of the other types.
 #include "model/files/dequantise.hpp"
 
 #include <cstdint>
 #include <cstring>
 
+#include "model/files/block_decoders.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/memory/half.hpp"
 
@@ -173,15 +175,25 @@ DecodeBlock decoder_of(DType type) {
     case DType::q6_k:
       return decode_q6_k;
     case DType::q2_k:
+      return decode_q2_k;
     case DType::q3_k:
+      return decode_q3_k;
     case DType::iq4_nl:
+      return decode_iq4_nl;
     case DType::iq4_xs:
+      return decode_iq4_xs;
     case DType::mxfp4:
+      return decode_mxfp4;
     case DType::tq1_0:
+      return decode_tq1_0;
     case DType::tq2_0:
+      return decode_tq2_0;
     case DType::nf4:
+      return decode_nf4;
     case DType::q4_z:
+      return decode_q4_z;
     case DType::q8_z:
+      return decode_q8_z;
     case DType::i32:
     case DType::u32:
     case DType::u8:
