@@ -6,6 +6,7 @@
 
 #include "model/configuration/family.hpp"
 #include "model/configuration/model_config_checks.hpp"
+#include "model/configuration/quantisation_scheme.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -30,12 +31,9 @@ std::vector<std::int32_t> read_ids(const HuggingFaceKeys& keys, std::string_view
   return ids;
 }
 
+// Marks the key as read: how weights are stored is no part of a ModelConfig.
 void check_quantisation(const HuggingFaceKeys& keys) {
-  const auto scheme = keys.find_object("quantization_config");
-  if (!scheme) return;
-  fail(ErrorCode::unsupported,
-       "{}: the quantisation '{}' is not supported; use unquantised weights or a GGUF file",
-       keys.source(), scheme->find_text("quant_method").value_or("unknown"));
+  if (const auto scheme = keys.find_object("quantization_config")) read_quantisation(*scheme);
 }
 
 // The files of multimodal models hold their text model's configuration as one of several.

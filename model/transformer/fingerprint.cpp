@@ -8,6 +8,7 @@
 #include "clora/ops/gemm/gemm.hpp"
 #include "clora/runtime/files/json.hpp"
 #include "lora/saved_tensors.hpp"
+#include "model/weights/arranged_weight.hpp"
 
 namespace clora {
 namespace {
@@ -36,11 +37,24 @@ std::string sampled(std::span<const std::byte> bytes) {
   return sample;
 }
 
+Digest digest_of_bytes(std::span<const std::byte> bytes, bool full) {
+  const bool in_full = full || bytes.size() <= kMaxFullTensorBytes;
+  return in_full ? digest_of(bytes) : digest_of(sampled(bytes));
+}
+
+// Of the bytes in the file, whose arrangement follows from the type.
+Digest digest_of_stored(const WeightView& weight, bool full) {
+  if (!weight.arranged) return digest_of_bytes(weight.bytes, full);
+  std::vector<Digest> digests;
+  for (const WeightView& source : weight.arranged->sources)
+    digests.push_back(digest_of_bytes(source.bytes, full));
+  return digest_of_digests(digests);
+}
+
 Digest digest_of_tensor(const WeightView& weight, bool full) {
-  const bool in_full = full || weight.bytes.size() <= kMaxFullTensorBytes;
-  const Digest bytes = in_full ? digest_of(weight.bytes) : digest_of(sampled(weight.bytes));
   return digest_of(fmt::format("{} {} {} {} {}", weight.name, name_of(weight.type),
-                               weight.shape.text(), weight.bytes.size(), bytes.text()));
+                               weight.shape.text(), size_bytes(weight),
+                               digest_of_stored(weight, full).text()));
 }
 
 // Adds the keys of config.json that describe the model, and the rotary frequencies, which the rope
@@ -108,7 +122,7 @@ Digest digest_of_digests(std::span<const Digest> digests) {
 
 Digest digest_of_weights(std::span<const WeightView> weights) {
   std::size_t total = 0;
-  for (const WeightView& weight : weights) total += weight.bytes.size();
+  for (const WeightView& weight : weights) total += size_bytes(weight);
   std::vector<Digest> digests;
   for (const WeightView& weight : weights) {
     digests.push_back(digest_of_tensor(weight, total <= kMaxFullModelBytes));

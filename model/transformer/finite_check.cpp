@@ -5,6 +5,7 @@
 
 #include "lora/finite_values.hpp"
 #include "model/files/dequantise.hpp"
+#include "model/weights/stored_order.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -26,12 +27,14 @@ std::optional<Found> first_in(std::span<const float> values) {
 
 std::optional<Found> first_in(const WeightView& weight) {
   const auto elements = static_cast<std::size_t>(weight.shape.elements());
+  std::vector<std::byte> arranged;
+  if (weight.arranged) arranged = in_hugging_face_order(weight);
+  const std::span<const std::byte> bytes = weight.arranged ? arranged : weight.bytes;
   std::vector<float> values;
   for (std::size_t begin = 0; begin < elements; begin += kChunk) {
     values.resize(std::min(kChunk, elements - begin));
-    to_float(
-        values, weight.type,
-        weight.bytes.subspan(bytes_of(weight.type, begin), bytes_of(weight.type, values.size())));
+    to_float(values, weight.type,
+             bytes.subspan(bytes_of(weight.type, begin), bytes_of(weight.type, values.size())));
     if (const auto found = first_in(values)) return Found{begin + found->element, found->value};
   }
   return std::nullopt;

@@ -37,6 +37,20 @@ void warn_of_unread_keys(const Context& context, const ModelConfig& config) {
                   config.name, config.family, fmt::join(config.unread_keys, ", ")));
 }
 
+// GPTQ's desc_act gives neighbouring inputs different scales, which no type of blocks holds.
+void warn_of_arranged_floats(const Context& context, const ModelConfig& config,
+                             std::span<const WeightView> weights) {
+  const auto is_float = [](const WeightView& w) { return w.arranged && w.type == DType::f32; };
+  const auto count = std::ranges::count_if(weights, is_float);
+  if (count == 0) return;
+  context.hooks().log_message(
+      LogLevel::warning,
+      fmt::format("model {}: {} quantised weights such as {} take four bytes per element, because "
+                  "blocks cannot hold their groups (desc_act); quantise the model without it, or "
+                  "use a GGUF file",
+                  config.name, count, std::ranges::find_if(weights, is_float)->stored_name));
+}
+
 // Whether a layer is one of `target_modules`. Routers have to be named: the Linear layers of
 // transformers' models, which PEFT means by all-linear, do not contain them.
 bool is_wanted(const LinearSpec& linear, const std::vector<std::string>& target_modules) {
@@ -148,6 +162,7 @@ LanguageModel::LanguageModel(Context& context, const WeightFiles& files, const L
       wanted, [this](const WeightView& view) { return !holds_tensor(config_, range_, view.name); });
   require_free_memory(context, wanted);
   warn_of_unread_keys(context, config_);
+  warn_of_arranged_floats(context, config_, wanted);
   LayerLoader loader(context, files, wanted, options);
   if (is_first()) load_embeddings(loader);
   position_bias_ = loader.position_bias();

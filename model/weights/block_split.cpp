@@ -26,7 +26,7 @@ std::vector<std::size_t> block_bytes(const WeightFiles& files) {
   for (std::int64_t block = 0; block < config.layers; ++block) {
     for (const WeightView& view : views) {
       if (!holds_tensor(config, {block, block + 1}, view.name)) continue;
-      bytes[static_cast<std::size_t>(block)] += view.bytes.size();
+      bytes[static_cast<std::size_t>(block)] += size_bytes(view);
     }
   }
   return bytes;

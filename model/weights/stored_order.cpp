@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "model/files/dequantise.hpp"
+#include "model/weights/arranged_weight.hpp"
 
 namespace clora {
 namespace {
@@ -37,11 +38,12 @@ std::int64_t stored_index(const ValueHeads& heads, std::int64_t index) {
 }
 
 bool needs_reordering(const WeightView& view) {
-  return view.interleaved_head_dim > 0 || view.value_heads.has_value();
+  return view.interleaved_head_dim > 0 || view.value_heads.has_value() || view.arranged != nullptr;
 }
 
 void copy_in_hugging_face_order(std::span<std::byte> out, const WeightView& view,
                                 std::int64_t first_row) {
+  if (view.arranged) return view.arranged->copy_rows(out, first_row);
   const std::size_t row_bytes = view.bytes.size() / static_cast<std::size_t>(view.shape[0]);
   for (std::int64_t row = first_row; !out.empty(); ++row, out = out.subspan(row_bytes)) {
     const auto from = static_cast<std::size_t>(stored_row(view, row));
@@ -55,7 +57,7 @@ void copy_in_hugging_face_order(std::span<std::byte> out, const WeightView& view
 }
 
 std::vector<std::byte> in_hugging_face_order(const WeightView& view) {
-  std::vector<std::byte> ordered(view.bytes.size());
+  std::vector<std::byte> ordered(size_bytes(view));
   copy_in_hugging_face_order(ordered, view, 0);
   return ordered;
 }

@@ -5,7 +5,8 @@
 // within a key head (ValueHeads), in rows or in columns. Complete rows, or complete heads within a
 // row, are moved, so any storage type works whose blocks do not span heads. Models on the device,
 // adapters and fused files all use Hugging Face's order, so an adapter fits PEFT regardless of the
-// file format of its base model.
+// file format of its base model. The same functions arrange layers that other programs quantised
+// (quantised_layers.hpp), a few rows at a time.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,7 @@
 
 namespace clora {
 
-// Whether the file stores the weight in another order.
+// Whether the file stores the weight in another order, or not in blocks of its type.
 bool needs_reordering(const WeightView& view);
 
 // out = rows [first_row, ...) of `view` in Hugging Face's order, as many as fit. REQUIRES:

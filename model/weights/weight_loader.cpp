@@ -12,7 +12,7 @@ namespace {
 
 std::size_t stored_bytes(std::span<const WeightView> views) {
   std::size_t bytes = 0;
-  for (const WeightView& view : views) bytes += view.bytes.size();
+  for (const WeightView& view : views) bytes += size_bytes(view);
   return bytes;
 }
 
@@ -31,12 +31,20 @@ bool stays_in_file(Context& context, const WeightView& view, const WeightForm& f
          context.transfers().can_wrap(view.bytes, view.type);
 }
 
+// Returns the view's bytes; if its rows are not in Hugging Face's order, fills `ordered` with the
+// reordered rows and returns that.
+std::span<const std::byte> in_order(const WeightView& view, std::vector<std::byte>& ordered) {
+  if (!needs_reordering(view)) return view.bytes;
+  ordered = in_hugging_face_order(view);
+  return ordered;
+}
+
 // The matrices of `views` as one, one after the other: where they lie, if they do so in a file.
 WeightView stacked(const std::vector<WeightView>& views) {
   WeightView all = views.front();
   all.shape = {all.shape[0] * static_cast<std::int64_t>(views.size()), all.shape[1]};
-  const std::size_t bytes = all.bytes.size();
-  bool are_adjacent = true;
+  const std::size_t bytes = size_bytes(views.front());
+  bool are_adjacent = !all.arranged;
   for (std::size_t i = 0; i < views.size(); ++i) {
     if (views[i].type != all.type)
       fail(ErrorCode::unsupported,
@@ -51,10 +59,14 @@ WeightView stacked(const std::vector<WeightView>& views) {
   }
   const auto copy = std::make_shared<std::vector<std::byte>>();
   copy->reserve(views.size() * bytes);
-  for (const WeightView& view : views)
-    copy->insert(copy->end(), view.bytes.begin(), view.bytes.end());
+  for (const WeightView& view : views) {
+    std::vector<std::byte> ordered;
+    const std::span<const std::byte> each = view.arranged ? in_order(view, ordered) : view.bytes;
+    copy->insert(copy->end(), each.begin(), each.end());
+  }
   all.bytes = *copy;
   all.mapping = copy;
+  all.arranged = nullptr;
   return all;
 }
 
@@ -77,21 +89,13 @@ std::size_t copy_budget(Context& context, std::span<const WeightView> wanted) {
 }
 
 std::size_t row_bytes_of(const WeightView& view) {
-  return view.bytes.size() / static_cast<std::size_t>(view.shape[0]);
+  return size_bytes(view) / static_cast<std::size_t>(view.shape[0]);
 }
 
 std::span<const std::byte> bytes_of_rows(const WeightView& view, const RowRange& rows) {
   const std::size_t row_bytes = row_bytes_of(view);
   return view.bytes.subspan(static_cast<std::size_t>(rows.begin) * row_bytes,
                             static_cast<std::size_t>(rows.count) * row_bytes);
-}
-
-// Returns the view's bytes; if its rows are not in Hugging Face's order, fills `ordered` with the
-// reordered rows and returns that.
-std::span<const std::byte> in_order(const WeightView& view, std::vector<std::byte>& ordered) {
-  if (!needs_reordering(view)) return view.bytes;
-  ordered = in_hugging_face_order(view);
-  return ordered;
 }
 
 }  // namespace
@@ -139,7 +143,7 @@ Tensor WeightLoader::vector(const std::string& name, std::int64_t elements, floa
       to_float(view.type, in_order(view, ordered), static_cast<std::size_t>(elements));
   for (float& value : values) value = model_value(view, value) * scale;
   Tensor tensor = context_.upload<float>({elements}, DType::f32, values, MemoryTag::weights);
-  count(tensor.bytes(), view.bytes.size());
+  count(tensor.bytes(), size_bytes(view));
   return tensor;
 }
 
@@ -154,14 +158,16 @@ Tensor WeightLoader::taps(const std::string& name, std::int64_t channels, std::i
   }
   const Tensor tensor =
       context_.upload<float>({width, channels}, DType::f32, values, MemoryTag::weights);
-  count(tensor.bytes(), view.bytes.size());
+  count(tensor.bytes(), size_bytes(view));
   return tensor;
 }
 
 std::vector<float> WeightLoader::floats(const std::string& name, const Shape& shape) {
   const WeightView view = files_.get(name, shape);
-  count(4 * static_cast<std::size_t>(shape.elements()), view.bytes.size());
-  return to_float(view.type, view.bytes, static_cast<std::size_t>(shape.elements()));
+  count(4 * static_cast<std::size_t>(shape.elements()), size_bytes(view));
+  std::vector<std::byte> arranged;
+  const std::span<const std::byte> bytes = view.arranged ? in_order(view, arranged) : view.bytes;
+  return to_float(view.type, bytes, static_cast<std::size_t>(shape.elements()));
 }
 
 Weight WeightLoader::matrix(const WeightView& view, const WeightForm& form) {
@@ -175,7 +181,7 @@ Weight WeightLoader::matrix(const WeightView& view, const WeightForm& form) {
   }
   Weight weight(std::move(parts));
   if (form.bf16_copy) weight = copies_.with_copy(weight);
-  count(weight.bytes(), view.bytes.size());
+  count(weight.bytes(), size_bytes(view));
   return weight;
 }
 
@@ -213,12 +219,14 @@ Tensor WeightLoader::in_packed_panels(const Tensor& tensor, const WeightView& vi
       tensor, static_cast<std::size_t>(kPackedRows) * packed_bytes,
       [&](std::span<std::byte> chunk, std::size_t offset_bytes) {
         const std::size_t row = static_cast<std::size_t>(first) + offset_bytes / packed_bytes;
-        std::span<const std::byte> rows =
-            view.bytes.subspan(row * row_bytes, chunk.size() / packed_bytes * row_bytes);
+        const std::size_t bytes = chunk.size() / packed_bytes * row_bytes;
+        std::span<const std::byte> rows;
         if (reorders) {
-          ordered.resize(rows.size());
+          ordered.resize(bytes);
           copy_in_hugging_face_order(ordered, view, static_cast<std::int64_t>(row));
           rows = ordered;
+        } else {
+          rows = view.bytes.subspan(row * row_bytes, bytes);
         }
         pack_panels(chunk, rows, view.shape[1], view.type, tensor.type());
       });

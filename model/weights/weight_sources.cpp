@@ -12,6 +12,7 @@
 #include "model/files/gguf_split.hpp"
 #include "model/files/model_folder.hpp"
 #include "model/weights/multimodal_text.hpp"
+#include "model/weights/quantised_layers.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -86,6 +87,8 @@ WeightSources open_hugging_face(const fs::path& folder) {
   const std::optional<json> text = text_config_of(config, file);
   sources.is_multimodal = text.has_value();
   sources.config = from_hugging_face(text ? *text : config, file);
+  sources.quantisation = find_quantisation(config, file);
+  if (text && !sources.quantisation) sources.quantisation = find_quantisation(*text, file);
   sources.config.name = fs::canonical(folder).filename().string();
   add_generation_ids(folder, sources.config);
   if (is_there(folder / kSafetensorsName))
@@ -152,12 +155,13 @@ StoredWeight stored_weight(const SafetensorsFile::Entry& entry, const Safetensor
                  .mapping = file.mapping()};
   const bool is_float =
       entry.type == DType::f32 || entry.type == DType::f16 || entry.type == DType::bf16;
+  const bool has_shape = entry.dimensions.size() <= Shape::kMaxRank;
+  // Also of integers, which are parts of quantised layers.
+  if (entry.type && has_shape) weight.view.shape = Shape(std::span(entry.dimensions));
   if (!is_float)
     weight.unreadable = fmt::format("has the type {}", entry.type_name);
-  else if (entry.dimensions.size() > Shape::kMaxRank)
+  else if (!has_shape)
     weight.unreadable = fmt::format("has {} dimensions", entry.dimensions.size());
-  else
-    weight.view.shape = Shape(std::span(entry.dimensions));
   return weight;
 }
 
@@ -227,6 +231,7 @@ StoredWeights list_weights(const WeightSources& sources, const std::vector<Weigh
       add(weights, std::move(weight));
     }
   }
+  if (sources.quantisation) arrange_quantised_layers(weights, needs, *sources.quantisation);
   return weights;
 }
 

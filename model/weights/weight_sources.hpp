@@ -11,6 +11,7 @@
 #include "clora/lora/safetensors.hpp"
 #include "clora/model/files/gguf.hpp"
 #include "clora/model/weights/weights.hpp"
+#include "model/configuration/quantisation_scheme.hpp"
 
 namespace clora {
 
@@ -28,7 +29,8 @@ struct WeightSources {
   std::filesystem::path config_file;
   std::optional<GgufFile> gguf;
   std::vector<SafetensorsFile> safetensors;
-  bool is_multimodal = false;  // model/weights/multimodal_text.hpp
+  bool is_multimodal = false;                      // model/weights/multimodal_text.hpp
+  std::optional<QuantisationScheme> quantisation;  // of the safetensors files
 };
 
 // Errors: those of WeightFiles::open that precede the checks of tensors.
@@ -36,8 +38,9 @@ WeightSources open_weight_sources(const std::filesystem::path& path);
 
 // Returns all tensors of the files except those that are not weights (rotary tables) or not of the
 // text model of a multimodal one; those of a
-// GGUF file under the names that `needs` gives them, or else their own. Errors: invalid_file if two
-// tensors have the same name.
+// GGUF file under the names that `needs` gives them, or else their own; a quantised layer's as one
+// weight (quantised_layers.hpp). Errors: invalid_file if two tensors have the same name; those of
+// arrange_quantised_layers().
 StoredWeights list_weights(const WeightSources& sources, const std::vector<WeightNeed>& needs);
 
 }  // namespace clora

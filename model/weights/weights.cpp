@@ -65,7 +65,8 @@ std::string_view tied_name(std::string_view name) {
 }
 
 bool are_equal(const WeightView& a, const WeightView& b) {
-  return a.type == b.type && a.shape == b.shape && std::ranges::equal(a.bytes, b.bytes);
+  return a.type == b.type && a.shape == b.shape && !a.arranged && !b.arranged &&
+         std::ranges::equal(a.bytes, b.bytes);
 }
 
 // A tied model may store either name, or both with the same values. If they differ, older releases
@@ -129,8 +130,8 @@ void check_weight(const StoredWeights& weights, const WeightNeed& need,
   const auto& [view, unreadable] = at->second;
   if (!unreadable.empty())
     fail(ErrorCode::unsupported,
-         "{}: tensor {} {}; F32, F16, BF16 and in GGUF files Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, "
-         "Q5_K and Q6_K are supported",
+         "{}: tensor {} {}; F32, F16, BF16 and in GGUF files Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, "
+         "Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4, TQ1_0 and TQ2_0 are supported",
          view.file.string(), view.stored_name, unreadable);
   if (view.shape != need.shape)
     fail(ErrorCode::invalid_file, "{}: tensor {} must be {}, got {}", view.file.string(),
@@ -149,6 +150,10 @@ struct WeightFiles::Store {
   std::vector<WeightNeed> needs;
   StoredWeights weights;  // exactly those of `needs`
 };
+
+std::size_t size_bytes(const WeightView& view) {
+  return bytes_of(view.type, static_cast<std::size_t>(view.shape.elements()));
+}
 
 float model_value(const WeightView& view, float stored) {
   return view.negative_exp ? -std::exp(stored) : stored + view.offset;

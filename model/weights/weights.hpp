@@ -26,6 +26,7 @@
 namespace clora {
 
 class GgufFile;
+struct ArrangedWeight;  // model/weights/arranged_weight.hpp
 
 struct WeightView {
   std::string name;         // as above
@@ -45,7 +46,13 @@ struct WeightView {
   std::span<const std::byte> bytes;
   std::filesystem::path file;
   std::shared_ptr<const void> mapping;  // keeps `bytes` alive
+  // Instead of `bytes`, which are empty then, for a weight that another program quantised: it is
+  // arranged in blocks of `type` when it is read (model/weights/stored_order.hpp).
+  std::shared_ptr<const ArrangedWeight> arranged = {};
 };
+
+// The bytes of the view's blocks, whether they are in the file or arranged.
+std::size_t size_bytes(const WeightView& view);
 
 // The model's value of a stored one, and that of a Hugging Face file.
 float model_value(const WeightView& view, float stored);
@@ -70,11 +77,11 @@ std::vector<WeightNeed> weight_needs(const ModelConfig& config);
 class WeightFiles {
  public:
   // path: a .gguf file, or any part of a split one; a folder with config.json and
-  // model.safetensors, or its shards with model.safetensors.index.json; a folder with exactly one
-  // .gguf file or the parts of one. Errors: not_found (no such path, a missing shard or part),
-  // invalid_file (a damaged file, a tensor missing or of a shape that
-  // contradicts the configuration), unsupported (an architecture, a tensor type, or a tensor that
-  // this architecture does not have).
+  // model.safetensors, or its shards with model.safetensors.index.json, also with layers that GPTQ,
+  // AWQ or bitsandbytes (nf4) quantised; a folder with exactly one .gguf file or the parts of one.
+  // Errors: not_found (no such path, a missing shard or part), invalid_file (a damaged file, a
+  // tensor missing or of a shape that contradicts the configuration), unsupported (an architecture,
+  // a tensor type, or a tensor that this architecture does not have).
   static WeightFiles open(const std::filesystem::path& path);
 
   WeightFiles(WeightFiles&&) noexcept;

@@ -28,7 +28,7 @@ constexpr double kShowAfterSeconds = 0.5;
 std::size_t held_bytes(const WeightFiles& files, const BlockRange& blocks) {
   std::size_t bytes = 0;
   for (const WeightView& view : files.all()) {
-    if (holds_tensor(files.config(), blocks, view.name)) bytes += view.bytes.size();
+    if (holds_tensor(files.config(), blocks, view.name)) bytes += size_bytes(view);
   }
   return bytes;
 }

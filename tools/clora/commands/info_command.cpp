@@ -151,7 +151,7 @@ int show_model(const std::string& path, Output& output) {
   const ModelText text(path);
   SumByType sums;
   for (const WeightView& weight : files.all()) {
-    add(sums, std::string(name_of(weight.type)), weight.shape.elements(), weight.bytes.size());
+    add(sums, std::string(name_of(weight.type)), weight.shape.elements(), size_bytes(weight));
     output.detail("  {:<5} {:<20} {}", name_of(weight.type), weight.shape.text(), weight.name);
   }
   print(output, files.config(), elements_of(sums));
