@@ -42,6 +42,18 @@ std::vector<std::uint8_t> q8_0_blocks(std::span<const float> values) {
   return bytes;
 }
 
+// Changes bytes of blocks that do not consist of halves and codes so that all scales are of
+// order 1.
+void set_scales(DType type, std::span<std::uint8_t> bytes) {
+  const bool has_zero = type == DType::q4_z || type == DType::q8_z;
+  const std::size_t block = facts_of(type).block_bytes;
+  for (std::size_t at = 0; at < bytes.size(); at += block) {
+    if (type == DType::mxfp4) bytes[at] = static_cast<std::uint8_t>(0x7eU + bytes[at] % 2);
+    if (type == DType::nf4) bytes[at + 3] = 0x3f;
+    if (has_zero) bytes[at + 3] = 0;  // the upper byte of the zero point
+  }
+}
+
 DispatchState& dispatch_state_of(Context& context) { return ops_state<DispatchState>(context); }
 
 bool is_finite(const SelfTest::Result& result) {
@@ -261,6 +273,7 @@ Tensor SelfTest::weights(Shape shape, DType type, Layout layout) {
   // All pairs of bytes are halves from 2^-7 to 1, so the scales of blocks are, too.
   std::vector<std::uint8_t> bytes(tensor.bytes());
   for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(0x20U + next_bits() % 0x1cU);
+  set_scales(type, bytes);
   batch_.context().write(tensor, std::as_bytes(std::span(bytes)));
   note(tensor, std::as_bytes(std::span(bytes)));
   return tensor;

@@ -46,7 +46,8 @@ const std::vector<std::string>& listed() {
 void expect_the_grammar(const std::vector<std::string>& names) {
   const std::regex grammar(
       "[a-z][a-z0-9_.]*/(fused|unfused|library)"
-      "/(f32|f16|bf16|q4_0|q4_1|q5_0|q5_1|q8_0|q4_k|q5_k|q6_k|text)"
+      "/(f32|f16|bf16|q4_0|q4_1|q5_0|q5_1|q8_0|q4_k|q5_k|q6_k"
+      "|q2_k|q3_k|iq4_nl|iq4_xs|mxfp4|tq1_0|tq2_0|nf4|q4_z|q8_z|text)"
       "/[0-9]+(x[0-9]+)*(/r[0-9]+)?(/[a-z][a-z0-9_]*)*"
       "|launch/[a-z_]+");
   for (const std::string& name : names) EXPECT_TRUE(std::regex_match(name, grammar)) << name;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 
+#include "model/files/block_decoders.hpp"
 #include "runtime/memory/half.hpp"
 #include "tests/support/block_vectors.hpp"
 #include "tests/support/test_files.hpp"
@@ -100,7 +101,7 @@ TEST(Half, KeepsANanWhosePayloadIsCutOff) {
 }
 
 TEST(Dequantise, GivesTheValuesOfEachBlockFormat) {
-  ASSERT_EQ(test::block_vectors().size(), 8u);
+  ASSERT_EQ(test::block_vectors().size(), 17u);
   for (const auto& vector : test::block_vectors()) {
     // Two blocks, one byte off any alignment. The second must be decoded like the first.
     std::vector<std::byte> bytes(1);
@@ -112,6 +113,38 @@ TEST(Dequantise, GivesTheValuesOfEachBlockFormat) {
     for (std::size_t i = 0; i < 2 * n; ++i)
       ASSERT_EQ(values[i], static_cast<float>(vector.values[i % n]))
           << name_of(vector.type) << " value " << i;
+  }
+}
+
+// Codes 0 to 15 are in the lower nibbles, 15 to 0 in the upper ones.
+std::vector<std::byte> block_of_all_codes(std::size_t begin, std::size_t size) {
+  std::vector<std::byte> block(size);
+  for (std::size_t i = 0; i < size - begin; ++i)
+    block[begin + i] = std::byte(i % 16 | (15 - i % 16) << 4U);
+  return block;
+}
+
+TEST(Dequantise, MultipliesTheQuantilesOfNf4ByTheLargestSize) {
+  std::vector<std::byte> block = block_of_all_codes(4, 36);
+  const float absmax = 3;
+  std::memcpy(block.data(), &absmax, sizeof absmax);
+  const std::vector<float> values = to_float(DType::nf4, block, 64);
+  for (std::size_t i = 0; i < 64; ++i) {
+    const std::size_t code = i % 32 < 16 ? i % 16 : 15 - i % 16;
+    EXPECT_EQ(values[i], kNf4Values[code] * 3) << i;
+  }
+  EXPECT_EQ(values[0], -3);
+  EXPECT_EQ(values[7], 0);
+}
+
+TEST(Dequantise, GivesMxfp4EveryPowerOfTwo) {
+  std::vector<std::byte> block = block_of_all_codes(1, 17);
+  for (const int e : {0, 1, 2, 127, 254}) {
+    block[0] = std::byte(e);
+    const std::vector<float> values = to_float(DType::mxfp4, block, 32);
+    EXPECT_EQ(values[1], std::ldexp(1.0F, e - 128)) << e;  // code 1 is 1/2, and e of 127 is 1
+    EXPECT_EQ(values[7], std::ldexp(12.0F, e - 128)) << e;
+    EXPECT_EQ(values[9], std::ldexp(-1.0F, e - 128)) << e;
   }
 }
 
