@@ -7,9 +7,11 @@
 //         rows.
 // Local   none
 // Cost    reads w once, writes 4 N K bytes
-// Numerics  exact except for one rounding for q8_0, q4_0, q5_0 and the plain types; one or two
-//         roundings for the others.
+// Numerics  exact for q4_z and q8_z; exact except for one rounding for q8_0, q4_0, q5_0, mxfp4, nf4
+//         and the plain types; one or two roundings for the others.
 //! clc: build WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
+//! clc: build WEIGHT_TYPE={WEIGHT_Q2_K,WEIGHT_Q3_K,WEIGHT_IQ4_NL,WEIGHT_IQ4_XS,WEIGHT_MXFP4}
+//! clc: build WEIGHT_TYPE={WEIGHT_TQ1_0,WEIGHT_TQ2_0,WEIGHT_NF4,WEIGHT_Q4_Z,WEIGHT_Q8_Z}
 //! clc: build WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0}
 //!     WEIGHT_PACKED
 //! clc: budget on gfx90a registers<=96 spills<=10

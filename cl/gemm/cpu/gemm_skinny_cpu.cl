@@ -14,6 +14,8 @@
 // Numerics  f32 fma in 32 partial sums of stride 32, then a tree
 //! clc: build on cpu: ROWS_AT_ONCE=16
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
+//! clc: build on cpu: ROWS_AT_ONCE=16
+//!     WEIGHT_TYPE={WEIGHT_Q2_K,WEIGHT_IQ4_XS,WEIGHT_MXFP4,WEIGHT_TQ1_0,WEIGHT_NF4,WEIGHT_Q8_Z}
 //! clc: build on cpu: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0}
 //!     WEIGHT_PACKED
 #include "cpu_builtins.clh"
