@@ -153,7 +153,8 @@ void arrange_integers(StoredLayer& layer, const QuantisationScheme& scheme) {
   const Shape shape =
       t.is_awq ? Shape{words[1] * per_word, words[0]} : Shape{words[1], words[0] * per_word};
   require_sizes(t.codes, shape, per_word);
-  const std::int64_t group_size = scheme.group_size < 0 ? shape[1] : scheme.group_size;
+  const std::int64_t group_size =
+      scheme.group_size < 0 ? shape[1] : std::min(scheme.group_size, shape[1]);
   const std::int64_t groups = (shape[1] + group_size - 1) / group_size;
   require_shape(t.scales, {groups, shape[0]});
   require_shape(t.zeros, {groups, shape[0] / per_word});

@@ -23,6 +23,7 @@ constexpr std::array kTargets{
     Target{"model_config", read_model_config, model_config_seeds},
     Target{"npy", read_npy_file, npy_seeds},
     Target{"pre_tokenizer", read_pre_tokenizer, pre_tokenizer_seeds},
+    Target{"quantised_layers", read_quantised_layers, quantised_layers_seeds},
     Target{"records", read_records, records_seeds},
     Target{"run_config", read_run_config, run_config_seeds},
     Target{"safetensors", read_safetensors, safetensors_seeds},

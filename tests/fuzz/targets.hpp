@@ -53,6 +53,10 @@ std::vector<std::string> npy_seeds();
 void read_pre_tokenizer(std::string_view input);
 std::vector<std::string> pre_tokenizer_seeds();
 
+// quantization_config, NUL, model.safetensors.
+void read_quantised_layers(std::string_view input);
+std::vector<std::string> quantised_layers_seeds();
+
 // A data set in JSON lines.
 void read_records(std::string_view input);
 std::vector<std::string> records_seeds();
