@@ -24,7 +24,9 @@ void add_adapter_options(CLI::App& command, ServeOptions& options) {
   command.add_option("--name", options.name, "Name of the base model (default: that of its file)")
       ->type_name("NAME")
       ->group(group);
-  command.add_option("--adapter", options.adapters, "Adapter in PEFT format; may be repeated")
+  command
+      .add_option("--adapter", options.adapters,
+                  "Adapter: a folder of PEFT or of mlx-lm, or a GGUF file; may be repeated")
       ->type_name("NAME=DIR")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
