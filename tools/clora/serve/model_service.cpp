@@ -235,14 +235,14 @@ struct ModelService::Impl {
   void load(const std::string& name, const std::string& path) {
     const std::lock_guard lock(loading);
     models.require_free(name);
-    const std::filesystem::path folder = adapter_folder_below(options.adapters_dir, path);
+    const std::filesystem::path adapter_path = adapter_path_below(options.adapters_dir, path);
     as_request_error([&] {
       thread->run([&] {
-        const std::optional<Adapter> adapter = loaded.adapter(folder.string());
+        const std::optional<Adapter> adapter = loaded.adapter(adapter_path.string());
         engine->add_adapter(name, *adapter);
       });
     });
-    models.add(name, folder.string());
+    models.add(name, adapter_path.string());
   }
 
   // First for new requests, then for the engine.
