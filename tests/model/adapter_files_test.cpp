@@ -453,6 +453,10 @@ TEST_F(AdapterFiles, AreRecognisedByTheirContents) {
   (void)write_adapter(adapter, AdapterFormat::gguf, model, folder_ / "with-gguf/a.gguf");
   EXPECT_EQ(format_of_adapter(folder_ / "with-gguf"), AdapterFormat::gguf);
   expect_same_bits(read_adapter(folder_ / "with-gguf", model), adapter);
+  const auto repository = folder_ / "models--owner--name";
+  (void)write_adapter(adapter, AdapterFormat::mlx, model, repository / "snapshots/abc");
+  EXPECT_EQ(format_of_adapter(repository), AdapterFormat::mlx);
+  expect_same_bits(read_adapter(repository, model), adapter);
   CLORA_EXPECT_ERROR(read_adapter(folder_ / "none", model), ErrorCode::not_found, "none");
   test::write_file(folder_ / "adapter_model.bin", "pickle");
   test::write_file(folder_ / "adapter_config.json", R"({"peft_type":"LORA","r":8})");
