@@ -29,8 +29,15 @@ class Model:
     def __init__(self, clora, path):
         self.clora = clora
         self.model = clora.made("clora_model_load", clora.context, str(path).encode(), None)
+        self.sessions = {}
 
     def session(self, adapter=None):
+        """A session with the adapter, the same one for each of its paths."""
+        if adapter not in self.sessions:
+            self.sessions[adapter] = self.new_session(adapter)
+        return self.sessions[adapter]
+
+    def new_session(self, adapter):
         session = self.clora.made("clora_session_create", self.model, None)
         if adapter is not None:
             loaded = self.clora.made("clora_adapter_load", self.model, str(adapter).encode())

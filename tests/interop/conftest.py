@@ -131,7 +131,7 @@ VARIANTS = {"plain": Variant(), "rslora": Variant(r=6, alpha=10, rslora=True),
 @pytest.fixture(scope="session")
 def write_adapter():
     """Writes a random adapter in PEFT's format, large enough to change what a model says."""
-    def write(folder, sizes, variant, size=0.3, seed=1):
+    def write(folder, sizes, variant, size=0.1, seed=1):
         random = numpy.random.default_rng(seed)
         tensors = {}
         for layer in range(sizes.layers) if variant.layers is None else variant.layers:
