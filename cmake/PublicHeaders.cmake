@@ -83,6 +83,7 @@ set(CLORA_PUBLIC_HEADERS
   lora/adapter.hpp
   lora/adapter_errors.hpp
   lora/adapter_matrices.hpp
+  lora/adapter_values.hpp
   lora/combination.hpp
   lora/compression.hpp
   lora/conversion.hpp
@@ -90,6 +91,8 @@ set(CLORA_PUBLIC_HEADERS
   lora/parameter_set.hpp
   lora/peft_files.hpp
   lora/safetensors.hpp
+  model/adapter_files/adapter_files.hpp
+  model/adapter_files/conversion_notes.hpp
   model/data/data_order.hpp
   model/data/data_report.hpp
   model/data/packing.hpp

@@ -21,14 +21,17 @@ bool is_name(std::string_view text) {
 
 }  // namespace
 
+bool has_hub_form(std::string_view text) {
+  const std::size_t slash = text.find('/');
+  return slash != std::string_view::npos && is_name(text.substr(0, slash)) &&
+         is_name(text.substr(slash + 1));
+}
+
 bool is_hub_id(const std::filesystem::path& path) {
   const std::string text = path.string();
-  const std::size_t slash = text.find('/');
-  if (slash == std::string::npos) return false;
-  const std::string owner = text.substr(0, slash);
   std::error_code ignored;
-  return is_name(owner) && is_name(std::string_view(text).substr(slash + 1)) &&
-         !std::filesystem::exists(path, ignored) && !std::filesystem::exists(owner, ignored);
+  return has_hub_form(text) && !std::filesystem::exists(path, ignored) &&
+         !std::filesystem::exists(text.substr(0, text.find('/')), ignored);
 }
 
 std::string hub_hint(const std::filesystem::path& path) {

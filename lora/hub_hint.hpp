@@ -3,8 +3,12 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 namespace clora {
+
+// Whether `text` has the form "owner/name" of the hub.
+bool has_hub_form(std::string_view text);
 
 // Whether `path` has the form "owner/name", and neither it nor "owner" exists.
 bool is_hub_id(const std::filesystem::path& path);

@@ -23,17 +23,6 @@ std::string name_magnitude(const std::string& path) {
   return fmt::format("{}{}{}", kPeftPrefix, path, kSuffixMagnitude);
 }
 
-// out [columns, rows] = in [rows, columns]^T
-std::vector<float> transposed(std::span<const float> in, std::int64_t rows, std::int64_t columns) {
-  std::vector<float> out(in.size());
-  for (std::int64_t r = 0; r < rows; ++r) {
-    for (std::int64_t c = 0; c < columns; ++c) {
-      out[static_cast<std::size_t>(c * rows + r)] = in[static_cast<std::size_t>(r * columns + c)];
-    }
-  }
-  return out;
-}
-
 const AdapterSite* site_of(const std::vector<AdapterSite>& sites, std::string_view path) {
   const auto found =
       std::ranges::find_if(sites, [&](const AdapterSite& site) { return site.path == path; });
@@ -213,80 +202,75 @@ void check_shapes(const SafetensorsFile& file, const std::vector<AdapterModule>&
   }
 }
 
+ModuleValues read_module(const SafetensorsFile& file, const AdapterModule& module, bool use_dora) {
+  const auto& [path, inputs, outputs] = module.site;
+  const std::int64_t rank = module.rank;
+  return {
+      .site = module.site,
+      .rank = rank,
+      .scale = module.scale,
+      .a = peft_values(file, matrix_of(file, name_of_a(path), rank, inputs)),
+      .b = peft_values(file, matrix_of(file, name_of_b(path), outputs, rank)),
+      .magnitude = use_dora ? peft_values(file, magnitude_of(file, module)) : std::vector<float>()};
+}
+
 }  // namespace
 
-void save_adapter(const Adapter& adapter, const std::filesystem::path& folder) {
-  const std::string config = peft_config_text(config_to_save(adapter));
+void write_peft_adapter(const AdapterValues& adapter, const std::filesystem::path& folder) {
+  const std::string config = peft_config_text(config_to_save(adapter.config, modules_of(adapter)));
   make_folder(folder, "adapter");
-  const std::vector<float> flat = adapter.context().read<float>(adapter.parameters());
   std::vector<StoredTensor> tensors;
-  std::vector<std::vector<float>> transposed_b;
-  transposed_b.reserve(adapter.modules().size());  // views into its elements must stay valid
-  for (const AdapterModule& module : adapter.modules()) {
-    const auto a_count = static_cast<std::size_t>(module.rank * module.site.inputs);
-    const auto b_count = static_cast<std::size_t>(module.rank * module.site.outputs);
-    const std::span all(flat);
-    tensors.push_back({name_of_a(module.site.path),
-                       DType::f32,
-                       {module.rank, module.site.inputs},
-                       std::as_bytes(all.subspan(module.a_offset, a_count))});
-    transposed_b.push_back(
-        transposed(all.subspan(module.bt_offset, b_count), module.rank, module.site.outputs));
-    tensors.push_back({name_of_b(module.site.path),
-                       DType::f32,
-                       {module.site.outputs, module.rank},
-                       std::as_bytes(std::span(transposed_b.back()))});
-    if (!adapter.config().use_dora) continue;
-    const auto outputs = static_cast<std::size_t>(module.site.outputs);
-    tensors.push_back({name_magnitude(module.site.path),
-                       DType::f32,
-                       {module.site.outputs},
-                       std::as_bytes(all.subspan(module.magnitude_offset, outputs))});
+  const auto add = [&](std::string name, const Shape& shape, const std::vector<float>& values) {
+    tensors.push_back({std::move(name), DType::f32, shape, std::as_bytes(std::span(values))});
+  };
+  for (const ModuleValues& module : adapter.modules) {
+    const auto& [path, inputs, outputs] = module.site;
+    add(name_of_a(path), {module.rank, inputs}, module.a);
+    add(name_of_b(path), {outputs, module.rank}, module.b);
+    if (adapter.config.use_dora) add(name_magnitude(path), {outputs}, module.magnitude);
   }
-  for (const SavedTensor& saved : adapter.saved_tensors()) {
-    const auto elements = static_cast<std::size_t>(saved.shape.elements());
-    tensors.push_back({name_of_saved(saved, adapter.find(saved.module()) != nullptr), DType::f32,
-                       saved.shape,
-                       std::as_bytes(std::span(flat).subspan(saved.offset, elements))});
+  for (const SavedValues& saved : adapter.saved) {
+    const bool is_adapted = std::ranges::any_of(adapter.modules, [&](const ModuleValues& module) {
+      return module.site.path == saved.tensor.module();
+    });
+    add(name_of_saved(saved.tensor, is_adapted), saved.tensor.shape, saved.values);
   }
   write_safetensors(folder / kPeftTensorFile, tensors, {{"format", "pt"}});
   write_file_atomically(folder / kPeftConfigFile, std::as_bytes(std::span(config)));
 }
 
-Adapter load_adapter(Context& context, const std::filesystem::path& folder,
-                     const std::vector<AdapterSite>& sites,
-                     const std::vector<SavedTensor>& savable) {
+AdapterValues read_peft_adapter(const std::filesystem::path& folder,
+                                const std::vector<AdapterSite>& sites,
+                                const std::vector<SavedTensor>& savable) {
   require_peft_folder(folder);
   AdapterConfig config = read_peft_config(folder);
   const SafetensorsFile file = SafetensorsFile::open(folder / kPeftTensorFile);
   const std::string source = (folder / kPeftConfigFile).string();
-  std::vector<SavedTensor> saved = saved_tensors_of(config, source, file, sites, savable);
+  const std::vector<SavedTensor> saved = saved_tensors_of(config, source, file, sites, savable);
   const std::set<std::string> paths = paths_in(file, sites, saved, config.use_dora);
   if (paths.contains(std::string(kHeadPath)) && ensures_weight_tying(folder)) {
     config = with_tied_head(std::move(config), source);
   }
-  std::vector<AdapterModule> modules = modules_of(config, source, paths, sites);
+  const std::vector<AdapterModule> modules = modules_of(config, source, paths, sites);
   check_shapes(file, modules, config.use_dora);
-  Adapter adapter(context, std::move(modules), config, std::move(saved));
-  std::vector<float> flat(static_cast<std::size_t>(adapter.parameters().elements()));
-  for (const AdapterModule& module : adapter.modules()) {
-    const auto& [path, inputs, outputs] = module.site;
-    const std::int64_t rank = module.rank;
-    const auto a = peft_values(file, matrix_of(file, name_of_a(path), rank, inputs));
-    const auto b = peft_values(file, matrix_of(file, name_of_b(path), outputs, rank));
-    std::ranges::copy(a, flat.begin() + static_cast<std::ptrdiff_t>(module.a_offset));
-    std::ranges::copy(transposed(b, outputs, rank),
-                      flat.begin() + static_cast<std::ptrdiff_t>(module.bt_offset));
-    if (!config.use_dora) continue;
-    std::ranges::copy(peft_values(file, magnitude_of(file, module)),
-                      flat.begin() + static_cast<std::ptrdiff_t>(module.magnitude_offset));
+  AdapterValues values{.config = std::move(config), .modules = {}, .saved = {}};
+  for (const AdapterModule& module : modules) {
+    values.modules.push_back(read_module(file, module, values.config.use_dora));
   }
-  for (const SavedTensor& tensor : adapter.saved_tensors()) {
-    std::ranges::copy(peft_values(file, saved_tensor_in(file, tensor)),
-                      flat.begin() + static_cast<std::ptrdiff_t>(tensor.offset));
+  for (const SavedTensor& tensor : saved) {
+    values.saved.push_back({tensor, peft_values(file, saved_tensor_in(file, tensor))});
   }
-  context.write(adapter.parameters(), std::as_bytes(std::span(flat)));
-  return adapter;
+  return values;
+}
+
+void save_adapter(const Adapter& adapter, const std::filesystem::path& folder) {
+  write_peft_adapter(values_of(adapter), folder);
+}
+
+Adapter load_adapter(Context& context, const std::filesystem::path& folder,
+                     const std::vector<AdapterSite>& sites,
+                     const std::vector<SavedTensor>& savable) {
+  return to_device(context, read_peft_adapter(folder, sites, savable));
 }
 
 AdapterConfig read_adapter_config(const std::filesystem::path& folder) {

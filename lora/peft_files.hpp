@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "clora/lora/adapter.hpp"
+#include "clora/lora/adapter_values.hpp"
 
 namespace clora {
 
@@ -33,6 +34,13 @@ void save_adapter(const Adapter& adapter, const std::filesystem::path& folder);
 Adapter load_adapter(Context& context, const std::filesystem::path& folder,
                      const std::vector<AdapterSite>& sites,
                      const std::vector<SavedTensor>& savable = {});
+
+// The halves of these on the host: load_adapter() is to_device(read_peft_adapter()), save_adapter()
+// write_peft_adapter(values_of()). Errors: those of load_adapter() and save_adapter().
+AdapterValues read_peft_adapter(const std::filesystem::path& folder,
+                                const std::vector<AdapterSite>& sites,
+                                const std::vector<SavedTensor>& savable = {});
+void write_peft_adapter(const AdapterValues& adapter, const std::filesystem::path& folder);
 
 // The configuration in a folder's adapter_config.json, for listings.
 AdapterConfig read_adapter_config(const std::filesystem::path& folder);

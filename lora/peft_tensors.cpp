@@ -19,6 +19,7 @@ struct Suffixes {
   std::string_view a, b;
 };
 constexpr Suffixes kOfLinears{".lora_A.weight", ".lora_B.weight"};
+constexpr const char* kMlxTensors = "adapters.safetensors";  // of an adapter of mlx-lm
 constexpr Suffixes kOfEmbeddings{".lora_embedding_A", ".lora_embedding_B"};
 
 const Suffixes& suffixes_of(std::string_view path) {
@@ -99,6 +100,12 @@ std::vector<float> peft_values(const SafetensorsFile& file, const StoredTensor& 
 
 void require_peft_folder(const std::filesystem::path& folder) {
   std::error_code ignored;
+  if (folder.extension() == ".gguf" || std::filesystem::exists(folder / kMlxTensors, ignored)) {
+    fail(ErrorCode::unsupported,
+         "adapter '{}': it is not in PEFT's format, which is required here; convert it first "
+         "(clora convert)",
+         folder.string());
+  }
   if (!std::filesystem::exists(folder / kPeftConfigFile, ignored)) {
     fail(ErrorCode::not_found, "adapter '{}': the folder has no {}{}", folder.string(),
          kPeftConfigFile, hub_hint(folder));

@@ -99,24 +99,26 @@ json ServedModels::describe(const std::string& model) const {
   return describe(adapters_.at(model));
 }
 
-std::filesystem::path adapter_folder_below(const std::filesystem::path& allowed,
-                                           const std::string& path) {
+std::filesystem::path adapter_path_below(const std::filesystem::path& allowed,
+                                         const std::string& path) {
   std::error_code error;
   const auto root = std::filesystem::canonical(allowed, error);
-  const auto folder = error ? root : std::filesystem::weakly_canonical(root / path, error);
-  const auto [in_root, in_folder] = std::ranges::mismatch(root, folder);
-  const bool is_below = in_root == root.end() && in_folder != folder.end();
+  const auto adapter = error ? root : std::filesystem::weakly_canonical(root / path, error);
+  const auto [in_root, in_adapter] = std::ranges::mismatch(root, adapter);
+  const bool is_below = in_root == root.end() && in_adapter != adapter.end();
   // Checked first, so that the status does not depend on what exists elsewhere.
   if (error || !is_below || path.find('\0') != std::string::npos) {
     throw RequestError({.status = 403, .param = "lora_path", .code = "forbidden"},
-                       "lora_path must be a folder below the server's folder of adapters");
+                       "lora_path must be an adapter below the server's folder of adapters");
   }
-  if (!std::filesystem::is_directory(folder, error)) {
-    throw RequestError(
-        {.param = "lora_path", .code = "invalid_value"},
-        fmt::format("lora_path must be an existing folder, got {}", quoted_excerpt(path)));
+  const bool is_file =
+      std::filesystem::is_regular_file(adapter, error) && adapter.extension() == ".gguf";
+  if (!is_file && !std::filesystem::is_directory(adapter, error)) {
+    throw RequestError({.param = "lora_path", .code = "invalid_value"},
+                       fmt::format("lora_path must be an existing folder or .gguf file, got {}",
+                                   quoted_excerpt(path)));
   }
-  return folder;
+  return adapter;
 }
 
 }  // namespace clora

@@ -55,9 +55,10 @@ class ServedModels {
   std::map<std::string, Entry> adapters_;
 };
 
-// The folder of an adapter that a request names: `path`, absolute or relative to `allowed`, without
-// symbolic links. Errors: RequestError: 403 if it is not below `allowed`; 400 if it does not exist.
-std::filesystem::path adapter_folder_below(const std::filesystem::path& allowed,
-                                           const std::string& path);
+// The folder or .gguf file of an adapter that a request names: `path`, absolute or relative to
+// `allowed`, without symbolic links. Errors: RequestError: 403 if it is not below `allowed`; 400 if
+// it is neither.
+std::filesystem::path adapter_path_below(const std::filesystem::path& allowed,
+                                         const std::string& path);
 
 }  // namespace clora

@@ -5,9 +5,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "clora/lora/peft_files.hpp"
+#include "clora/model/adapter_files/adapter_files.hpp"
 #include "clora/model/text/tokenizer_files.hpp"
-#include "clora/model/transformer/adapter_sites.hpp"
 #include "clora/runtime/device/driver_cache.hpp"
 #include "clora/runtime/device/driver_threads.hpp"
 #include "clora/serving/completion_service.hpp"
@@ -48,10 +47,9 @@ void serve(const std::string& path, int port, const std::vector<std::string>& ad
                                .tokenizer = &tokenizer});
   for (const std::string& adapter : adapters) {
     const std::string name = adapter.substr(0, adapter.find('='));
-    const std::string folder = adapter.substr(adapter.find('=') + 1);
-    const auto sites = clora::all_adapter_sites(model.config());
-    engine.add_adapter(name, clora::load_adapter(context, folder, sites));
-    models.add(name, folder);
+    const std::string path = adapter.substr(adapter.find('=') + 1);
+    engine.add_adapter(name, clora::load_adapter(context, path, model.config()));
+    models.add(name, path);
   }
   clora::EngineBackend backend(engine);
   clora::ServerMetrics metrics("clora", "base");

@@ -1,12 +1,11 @@
-// generate MODEL PROMPT [ADAPTER_FOLDER]: embeds clora in a C++ program (docs/embedding.md).
+// generate MODEL PROMPT [ADAPTER]: embeds clora in a C++ program (docs/embedding.md).
 #include <cstdio>
 #include <exception>
 #include <optional>
 
-#include "clora/lora/peft_files.hpp"
+#include "clora/model/adapter_files/adapter_files.hpp"
 #include "clora/model/generation/generator.hpp"
 #include "clora/model/text/tokenizer_files.hpp"
-#include "clora/model/transformer/adapter_sites.hpp"
 #include "clora/runtime/error.hpp"
 
 namespace {
@@ -23,13 +22,12 @@ clora::ContextConfig configuration() {
   return config;
 }
 
-void generate(const char* path, const char* text, const char* adapter_folder) {
+void generate(const char* path, const char* text, const char* adapter_path) {
   clora::Context context(configuration());
   clora::LanguageModel model(context, clora::WeightFiles::open(path));
   std::optional<clora::Adapter> adapter;
-  if (adapter_folder != nullptr) {
-    adapter =
-        clora::load_adapter(context, adapter_folder, clora::all_adapter_sites(model.config()));
+  if (adapter_path != nullptr) {  // a folder of PEFT or mlx-lm, or a GGUF file
+    adapter = clora::load_adapter(context, adapter_path, model.config());
   }
   clora::Generator generator(model, adapter ? &*adapter : nullptr, /*max_positions=*/256);
 

@@ -327,8 +327,8 @@ typedef struct clora_adapter_options {
 CLORA_API clora_status clora_adapter_create(clora_model* model,
                                             const clora_adapter_options* options,
                                             clora_adapter** adapter);
-/* Loads an adapter from a folder in PEFT's format. */
-CLORA_API clora_status clora_adapter_load(clora_model* model, const char* folder,
+/* Loads an adapter: a folder of PEFT or of mlx-lm, or a GGUF file of llama.cpp. */
+CLORA_API clora_status clora_adapter_load(clora_model* model, const char* path,
                                           clora_adapter** adapter);
 /* Saves the adapter in PEFT's format; each file is replaced atomically. Waits. */
 CLORA_API clora_status clora_adapter_save(const clora_adapter* adapter, const char* folder);

@@ -1,5 +1,6 @@
 // clora.h: models and adapters.
 #include "clora/lora/peft_files.hpp"
+#include "clora/model/adapter_files/adapter_files.hpp"
 #include "clora/model/transformer/adapter_sites.hpp"
 #include "clora/model/transformer/saved_tensors.hpp"
 #include "clora/model/weights/stored_ends.hpp"
@@ -120,15 +121,13 @@ clora_status clora_adapter_create(clora_model* model, const clora_adapter_option
   });
 }
 
-clora_status clora_adapter_load(clora_model* model, const char* folder, clora_adapter** adapter) {
+clora_status clora_adapter_load(clora_model* model, const char* path, clora_adapter** adapter) {
   constexpr std::string_view kWho = "clora_adapter_load";
   return guarded_create(adapter, kWho, [&] {
     const auto& core = core_of(model, kWho);
-    require_given(folder, kWho, "folder");
-    const ModelConfig& config = core->model->config();
-    Adapter loaded = load_adapter(core->context->context, folder, all_adapter_sites(config),
-                                  savable_tensors(config));
-    require_stored_ends(folder, core->model->stored_weights());
+    require_given(path, kWho, "path");
+    Adapter loaded = load_adapter(core->context->context, path, core->model->config());
+    require_stored_ends(path, core->model->stored_weights());
     return handle_of(core, std::move(loaded));
   });
 }

@@ -28,6 +28,9 @@ struct Family {
   // Of several families of one architecture in GGUF: whether the metadata is of this one. null: it
   // is if it is of none of the others.
   bool (*is_gguf_of)(const GgufKeys& keys) = nullptr;
+  // The order of rotated rows in GGUF files (LinearSpec::rotated_head_dim); Hugging Face's files
+  // have half_split.
+  RopeLayout gguf_rope_layout = RopeLayout::half_split;
 };
 
 // All of them, in the order of their names.

@@ -180,6 +180,7 @@ ModelConfig from_gguf(const GgufFile& file) {
   ModelConfig config;
   config.family = family.name;
   config.name = file.text("general.name").value_or("");
+  config.rope_layout = family.gguf_rope_layout;
   family.from_gguf(keys, config);
   config.unread_keys = keys.unread_keys();
   check_sizes(config, path);

@@ -49,7 +49,6 @@ void from_hugging_face(const HuggingFaceKeys& keys, ModelConfig& config) {
 // 0 and absent mean "none" in llama.cpp, for the scores 1 / sqrt(E).
 void from_gguf(const GgufKeys& keys, ModelConfig& config) {
   read_gguf_decoder(keys, config);
-  config.rope_layout = RopeLayout::interleaved;
   const auto scalar = [&](const char* key, double none) {
     const double value = keys.find_number(key).value_or(0);
     return value == 0 ? none : value;
@@ -80,6 +79,7 @@ const Family granite_family{.name = "granite",
                             .class_name = "GraniteForCausalLM",
                             .from_hugging_face = from_hugging_face,
                             .from_gguf = from_gguf,
-                            .to_hugging_face = to_hugging_face};
+                            .to_hugging_face = to_hugging_face,
+                            .gguf_rope_layout = RopeLayout::interleaved};
 
 }  // namespace clora

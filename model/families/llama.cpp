@@ -27,7 +27,6 @@ void from_hugging_face(const HuggingFaceKeys& keys, ModelConfig& config) {
 // The metadata does not tell which layers have biases.
 void from_gguf(const GgufKeys& keys, ModelConfig& config) {
   read_gguf_decoder(keys, config);
-  config.rope_layout = RopeLayout::interleaved;
   const auto has = [&](const char* name) { return keys.file().find_tensor(name) != nullptr; };
   config.blocks = decoder_blocks(config, {.qkv_bias = has("blk.0.attn_q.bias"),
                                           .o_bias = has("blk.0.attn_output.bias"),
@@ -48,6 +47,7 @@ const Family llama_family{.name = "llama",
                           .class_name = "LlamaForCausalLM",
                           .from_hugging_face = from_hugging_face,
                           .from_gguf = from_gguf,
-                          .to_hugging_face = to_hugging_face};
+                          .to_hugging_face = to_hugging_face,
+                          .gguf_rope_layout = RopeLayout::interleaved};
 
 }  // namespace clora

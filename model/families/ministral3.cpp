@@ -48,7 +48,6 @@ double yarn_magnitude(double factor, double scale) { return 0.1 * scale * std::l
 // temperature's length is that of the original context.
 void from_gguf(const GgufKeys& keys, ModelConfig& config) {
   read_gguf_decoder(keys, config);
-  config.rope_layout = RopeLayout::interleaved;
   RopeScaling& scaling = config.rope.scaling;
   const double multiplier = keys.find_number("rope.scaling.yarn_log_multiplier").value_or(0);
   if (scaling.kind == RopeScaling::Kind::yarn && scaling.factor > 1) {
@@ -86,6 +85,7 @@ const Family ministral3_family{.name = "ministral3",
                                .class_name = "Ministral3ForCausalLM",
                                .from_hugging_face = from_hugging_face,
                                .from_gguf = from_gguf,
-                               .to_hugging_face = to_hugging_face};
+                               .to_hugging_face = to_hugging_face,
+                               .gguf_rope_layout = RopeLayout::interleaved};
 
 }  // namespace clora

@@ -25,7 +25,6 @@ void from_hugging_face(const HuggingFaceKeys& keys, ModelConfig& config) {
 
 void from_gguf(const GgufKeys& keys, ModelConfig& config) {
   read_gguf_decoder(keys, config);
-  config.rope_layout = RopeLayout::interleaved;
   config.blocks = decoder_blocks(config, {.window = read_gguf_window(keys)});
 }
 
@@ -42,6 +41,7 @@ const Family mistral_family{.name = "mistral",
                             .class_name = "MistralForCausalLM",
                             .from_hugging_face = from_hugging_face,
                             .from_gguf = from_gguf,
-                            .to_hugging_face = to_hugging_face};
+                            .to_hugging_face = to_hugging_face,
+                            .gguf_rope_layout = RopeLayout::interleaved};
 
 }  // namespace clora

@@ -39,7 +39,6 @@ void from_hugging_face(const HuggingFaceKeys& keys, ModelConfig& config) {
 
 void from_gguf(const GgufKeys& keys, ModelConfig& config) {
   read_gguf_decoder(keys, config);
-  config.rope_layout = RopeLayout::interleaved;
   add_blocks(config, {.window = read_gguf_window(keys)}, read_experts(keys), keys.path());
 }
 
@@ -60,6 +59,7 @@ const Family mixtral_family{.name = "mixtral",
                             .from_hugging_face = from_hugging_face,
                             .from_gguf = from_gguf,
                             .to_hugging_face = to_hugging_face,
-                            .is_gguf_of = is_gguf_of};
+                            .is_gguf_of = is_gguf_of,
+                            .gguf_rope_layout = RopeLayout::interleaved};
 
 }  // namespace clora

@@ -60,7 +60,6 @@ void from_hugging_face(const HuggingFaceKeys& keys, ModelConfig& config) {
 // The metadata has no list: llama.cpp knows the interval.
 void from_gguf(const GgufKeys& keys, ModelConfig& config) {
   read_gguf_decoder(keys, config);
-  config.rope_layout = RopeLayout::interleaved;
   config.blocks = decoder_blocks(config);
   for (std::size_t layer = 0; layer < config.blocks.size(); ++layer) {
     if ((layer + 1) % kInterval == 0) remove_rope(config.blocks[layer]);
@@ -89,6 +88,7 @@ const Family smollm3_family{.name = "smollm3",
                             .class_name = "SmolLM3ForCausalLM",
                             .from_hugging_face = from_hugging_face,
                             .from_gguf = from_gguf,
-                            .to_hugging_face = to_hugging_face};
+                            .to_hugging_face = to_hugging_face,
+                            .gguf_rope_layout = RopeLayout::interleaved};
 
 }  // namespace clora

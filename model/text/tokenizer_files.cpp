@@ -7,6 +7,7 @@
 
 #include "clora/runtime/files/file.hpp"
 #include "clora/runtime/files/json.hpp"
+#include "lora/hub_cache.hpp"
 #include "model/files/generation_config.hpp"
 #include "model/files/model_folder.hpp"
 #include "model/text/pre_tokenizers.hpp"
@@ -101,13 +102,15 @@ std::optional<std::filesystem::path> gguf_of(const std::filesystem::path& model)
 
 }  // namespace
 
-Tokenizer load_tokenizer(const std::filesystem::path& model) {
+Tokenizer load_tokenizer(const std::filesystem::path& given) {
+  const std::filesystem::path model = resolve_hub_path(given);
   const auto gguf = gguf_of(model);
   return gguf ? tokenizer_from_gguf(GgufFile::open(*gguf)) : load_folder(model);
 }
 
-void write_tokenizer_files(const std::filesystem::path& model,
+void write_tokenizer_files(const std::filesystem::path& given,
                            const std::filesystem::path& out_folder) {
+  const std::filesystem::path model = resolve_hub_path(given);
   if (const auto gguf = gguf_of(model)) {
     const TokenizerSpec spec = tokenizer_spec_from_gguf(GgufFile::open(*gguf));
     write_file_atomically(out_folder / kTokenizerName, tokenizer_json_of(spec));

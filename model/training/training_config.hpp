@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "clora/model/adapter_files/adapter_files.hpp"
 #include "clora/model/data/data_order.hpp"
 #include "clora/model/training/communicator.hpp"
 #include "clora/model/training/contrastive_loss.hpp"
@@ -51,6 +52,8 @@ struct TrainingRunConfig {
   // checkpoint at the end, from which the run can be extended.
   std::int64_t save_every = 0;
   std::filesystem::path adapter_out;  // checkpoints go to adapter_out/checkpoint-STEP
+  // The format in which the results are written besides PEFT's (model/training/result_files.hpp).
+  AdapterFormat adapter_format = AdapterFormat::peft;
   // Length in tokens at which records were truncated; a resumed run must use the same. 0: unknown.
   std::int64_t max_seq_length = 0;
   std::optional<ContrastiveLoss> contrastive = {};  // of text pairs; nullopt: of the next token

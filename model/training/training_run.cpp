@@ -4,9 +4,10 @@
 #include <chrono>
 #include <deque>
 
-#include "clora/lora/peft_files.hpp"
+#include "clora/model/adapter_files/adapter_files.hpp"
 #include "model/training/best_adapter.hpp"
 #include "model/training/preference_run.hpp"
+#include "model/training/result_files.hpp"
 #include "model/training/run_ranks.hpp"
 #include "model/transformer/finite_check.hpp"
 #include "runtime/fail.hpp"
@@ -83,6 +84,7 @@ class Run {
         total_(total_steps(config, train.data_shares())),
         fingerprint_(fingerprint_of_run(model, adapter, train, config)) {
     ranks_.require_same_run(fingerprint_);
+    require_format_holds(adapter, config.adapter_format, model.config());
     require_targets(train, valid);
     if (config.preference) {
       preferences_.emplace(model, adapter, trainer_.arena(), train, valid, config);
@@ -128,7 +130,7 @@ class Run {
     if (best_ && is_evaluation_due()) evaluate();
     if (stopped_ || config_.save_every > 0) save_as_checkpoint();
     save_average();
-    if (ranks_.is_first()) save_adapter(adapter_, config_.adapter_out);
+    if (ranks_.is_first()) save(adapter_, config_.adapter_out);
     if (!stopped_) evaluate();  // last, so the adapter is saved even if it fails
     save_best_adapter();
     return {.steps = trainer_.steps(),
@@ -195,13 +197,17 @@ class Run {
     if (callbacks_.on_step) callbacks_.on_step(*result, tokens_per_s);
   }
 
+  void save(const Adapter& adapter, const std::filesystem::path& folder) const {
+    save_result(adapter, config_.adapter_format, model_.config(), folder);
+  }
+
   void save_average() {
     if (config_.average_decay == 0 || !ranks_.is_first()) return;
     const Adapter averaged(adapter_.context(), adapter_.modules(), adapter_.config(),
                            adapter_.saved_tensors());
     const std::vector<float> values = trainer_.average();
     adapter_.context().write(averaged.parameters(), std::as_bytes(std::span(values)));
-    save_adapter(averaged, config_.adapter_out / "ema");
+    save(averaged, config_.adapter_out / "ema");
   }
 
   // The last step's loss may be finite while its update is not.
@@ -264,7 +270,7 @@ class Run {
   void save_best_adapter() {
     if (!best_ || !best_->exists() || best_->step() == trainer_.steps()) return;
     best_->restore();
-    if (ranks_.is_first()) save_adapter(adapter_, config_.adapter_out);
+    if (ranks_.is_first()) save(adapter_, config_.adapter_out);
   }
 
   EvalResult evaluated() {

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "lora/end_modules.hpp"
+#include "lora/hub_cache.hpp"
 #include "lora/peft_tensors.hpp"
 #include "model/weights/stored_order.hpp"
 #include "runtime/fail.hpp"
@@ -57,16 +58,29 @@ void require_same(const SafetensorsFile& file, const StoredTensor& tensor, const
   }
 }
 
+// Only PEFT's format has such matrices.
+std::optional<std::filesystem::path> tensor_file_of(const std::filesystem::path& adapter) {
+  const std::filesystem::path path = resolve_hub_path(adapter) / kPeftTensorFile;
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return std::nullopt;
+  return path;
+}
+
 }  // namespace
 
-bool has_stored_ends(const std::filesystem::path& folder) {
-  const SafetensorsFile file = SafetensorsFile::open(folder / kPeftTensorFile);
+bool has_stored_ends(const std::filesystem::path& adapter) {
+  const auto path = tensor_file_of(adapter);
+  if (!path) return false;
+  const SafetensorsFile file = SafetensorsFile::open(*path);
   return std::ranges::any_of(
       file.names(), [](const std::string& name) { return path_of_stored_end(name).has_value(); });
 }
 
-void require_stored_ends(const std::filesystem::path& folder, const std::vector<WeightView>& base) {
-  const SafetensorsFile file = SafetensorsFile::open(folder / kPeftTensorFile);
+void require_stored_ends(const std::filesystem::path& adapter,
+                         const std::vector<WeightView>& base) {
+  const auto tensors = tensor_file_of(adapter);
+  if (!tensors) return;
+  const SafetensorsFile file = SafetensorsFile::open(*tensors);
   for (const std::string& name : file.names()) {
     const std::optional<std::string> path = path_of_stored_end(name);
     if (!path) continue;

@@ -12,13 +12,14 @@
 
 namespace clora {
 
-// Whether the folder's adapter stores such a matrix. Errors: those of SafetensorsFile::open().
-bool has_stored_ends(const std::filesystem::path& folder);
+// Whether the adapter, in any format (model/adapter_files/adapter_files.hpp), stores such a matrix.
+// Errors: those of SafetensorsFile::open().
+bool has_stored_ends(const std::filesystem::path& adapter);
 
-// Requires the matrices of the folder's adapter to be those of `base`, all weights of the base
-// model, up to the rounding of their types: a row may differ by 1/128 of its norm, or by a quarter
-// if the base model is quantised. Reads them in full; does nothing if there are none. Errors:
-// unsupported, naming the tensor and the first row that differs.
-void require_stored_ends(const std::filesystem::path& folder, const std::vector<WeightView>& base);
+// Requires the matrices of the adapter to be those of `base`, all weights of the base model, up to
+// the rounding of their types: a row may differ by 1/128 of its norm, or by a quarter if the base
+// model is quantised. Reads them in full; does nothing if there are none. Errors: unsupported,
+// naming the tensor and the first row that differs.
+void require_stored_ends(const std::filesystem::path& adapter, const std::vector<WeightView>& base);
 
 }  // namespace clora

@@ -111,14 +111,26 @@ WeightSources open_gguf(const fs::path& path) {
   return sources;
 }
 
+// Weights that only Python can read.
+std::string pickle_hint(const fs::path& folder) {
+  for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
+    if (!is_there(folder / name)) continue;
+    return fmt::format(
+        "; {} is a Python pickle: load the model with transformers and save it with "
+        "save_pretrained(..., safe_serialization=True)",
+        name);
+  }
+  return {};
+}
+
 WeightSources open_folder(const fs::path& folder) {
   if (has_safetensors(folder)) return open_hugging_face(folder);
   const auto model = gguf_model_in(folder);
   if (!model)
     fail(ErrorCode::not_found,
          "{}: not a model folder; one contains config.json with model.safetensors (or {}), or one "
-         ".gguf file or all parts of one",
-         folder.string(), kSafetensorsIndexName);
+         ".gguf file or all parts of one{}",
+         folder.string(), kSafetensorsIndexName, pickle_hint(folder));
   return open_gguf(*model);
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "lora/hub_cache.hpp"
 #include "model/weights/weight_sources.hpp"
 #include "runtime/fail.hpp"
 
@@ -191,7 +192,8 @@ WeightFiles::WeightFiles(WeightFiles&&) noexcept = default;
 WeightFiles& WeightFiles::operator=(WeightFiles&&) noexcept = default;
 WeightFiles::~WeightFiles() = default;
 
-WeightFiles WeightFiles::open(const std::filesystem::path& path) {
+WeightFiles WeightFiles::open(const std::filesystem::path& given) {
+  const std::filesystem::path path = resolve_hub_path(given);
   auto store = std::make_unique<Store>();
   store->sources = open_weight_sources(path);
   const ModelConfig& config = store->sources.config;

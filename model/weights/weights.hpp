@@ -78,10 +78,11 @@ class WeightFiles {
  public:
   // path: a .gguf file, or any part of a split one; a folder with config.json and
   // model.safetensors, or its shards with model.safetensors.index.json, also with layers that GPTQ,
-  // AWQ or bitsandbytes (nf4) quantised; a folder with exactly one .gguf file or the parts of one.
-  // Errors: not_found (no such path, a missing shard or part), invalid_file (a damaged file, a
-  // tensor missing or of a shape that contradicts the configuration), unsupported (an architecture,
-  // a tensor type, or a tensor that this architecture does not have).
+  // AWQ or bitsandbytes (nf4) quantised; a folder with exactly one .gguf file or the parts of one;
+  // or a path of the hub's cache (lora/hub_cache.hpp). Errors: not_found (no such path, a missing
+  // shard or part), invalid_file (a damaged file, a tensor missing or of a shape that contradicts
+  // the configuration), unsupported (an architecture, a tensor type, or a tensor that this
+  // architecture does not have).
   static WeightFiles open(const std::filesystem::path& path);
 
   WeightFiles(WeightFiles&&) noexcept;

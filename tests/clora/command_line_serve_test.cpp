@@ -22,8 +22,8 @@ void expect_usage_error(std::vector<std::string> options, const char* part) {
 }
 
 TEST(CommandLineServe, RefusesOptionsThatItCannotFollow) {
-  expect_usage_error({"--adapter", "sql"}, "--adapter must be NAME=DIR, got 'sql'");
-  expect_usage_error({"--adapter", "=dir"}, "NAME=DIR");
+  expect_usage_error({"--adapter", "sql"}, "--adapter must be NAME=PATH, got 'sql'");
+  expect_usage_error({"--adapter", "=dir"}, "NAME=PATH");
   expect_usage_error({"--allow-adapter-loading"}, "needs --adapters-dir");
   expect_usage_error({"--port", "65536"}, "0 to 65535");
   expect_usage_error({"--max-sequences", "0"}, "--max-sequences");

@@ -1,4 +1,5 @@
-// The functions of all targets. Each is defined in the file of its name, for example fuzz_gguf.cpp.
+// The functions of all targets. Each is defined in the file of its name, for example fuzz_gguf.cpp;
+// those of adapters of other programs in fuzz_other_adapters.cpp.
 // See target.hpp.
 #pragma once
 
@@ -30,6 +31,10 @@ std::vector<std::string> generation_config_seeds();
 void read_gguf(std::string_view input);
 std::vector<std::string> gguf_seeds();
 
+// An adapter in a GGUF file.
+void read_gguf_adapter_file(std::string_view input);
+std::vector<std::string> gguf_adapter_seeds();
+
 // Four bytes with the size of the first of two files, that file, the second file.
 void read_gguf_parts(std::string_view input);
 std::vector<std::string> gguf_parts_seeds();
@@ -41,6 +46,10 @@ std::vector<std::string> http_request_seeds();
 // A JSON Schema that a reply must match.
 void read_json_schema(std::string_view input);
 std::vector<std::string> json_schema_seeds();
+
+// adapter_config.json, NUL, adapters.safetensors of mlx-lm.
+void read_mlx_adapter_files(std::string_view input);
+std::vector<std::string> mlx_adapter_seeds();
 
 // config.json.
 void read_model_config(std::string_view input);

@@ -59,15 +59,17 @@ TEST(AdapterFolders, AreThoseBelowTheAllowedOneOnly) {
   fs::create_directories(folder / "adapters-secret");
   fs::create_directories(folder / "other");
   test::write_file(folder / "adapters/file", "x");
+  test::write_file(folder / "adapters/sql.gguf", "x");
   fs::create_directory_symlink(folder / "other", folder / "adapters/link");
   const fs::path allowed = folder / "adapters";
   const auto status = [&](const std::string& path) {
-    return status_of_refusal([&] { adapter_folder_below(allowed, path); });
+    return status_of_refusal([&] { adapter_path_below(allowed, path); });
   };
-  EXPECT_EQ(adapter_folder_below(allowed, "sql"), fs::canonical(allowed / "sql"));
-  EXPECT_EQ(adapter_folder_below(allowed, "sql/../sql/v2"), fs::canonical(allowed / "sql/v2"));
-  EXPECT_EQ(adapter_folder_below(allowed, (allowed / "sql").string()),
+  EXPECT_EQ(adapter_path_below(allowed, "sql"), fs::canonical(allowed / "sql"));
+  EXPECT_EQ(adapter_path_below(allowed, "sql/../sql/v2"), fs::canonical(allowed / "sql/v2"));
+  EXPECT_EQ(adapter_path_below(allowed, (allowed / "sql").string()),
             fs::canonical(allowed / "sql"));
+  EXPECT_EQ(adapter_path_below(allowed, "sql.gguf"), fs::canonical(allowed / "sql.gguf"));
   EXPECT_EQ(status("link"), 403);
   EXPECT_EQ(status("../other"), 403);
   EXPECT_EQ(status("../adapters-secret"), 403);

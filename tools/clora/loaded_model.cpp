@@ -7,9 +7,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "clora/lora/peft_files.hpp"
-#include "clora/model/transformer/adapter_sites.hpp"
-#include "clora/model/transformer/saved_tensors.hpp"
+#include "clora/model/adapter_files/adapter_files.hpp"
 #include "clora/model/weights/stored_ends.hpp"
 #include "clora/ops/roofline_peaks/roofline_peaks.hpp"
 #include "clora/runtime/error.hpp"
@@ -148,18 +146,16 @@ std::string LoadedModel::device_names() const {
   return names;
 }
 
-std::optional<Adapter> LoadedModel::adapter(const std::string& folder) {
-  if (folder.empty()) return std::nullopt;
-  const ModelConfig& config = model().config();
-  Adapter adapter =
-      load_adapter(context(), folder, all_adapter_sites(config), savable_tensors(config));
-  require_stored_ends(folder, files_.all());
+std::optional<Adapter> LoadedModel::adapter(const std::string& path) {
+  if (path.empty()) return std::nullopt;
+  Adapter adapter = load_adapter(context(), path, model().config());
+  require_stored_ends(path, files_.all());
   return adapter;
 }
 
-AdaptedStages LoadedModel::with_adapter(const std::string& folder) {
+AdaptedStages LoadedModel::with_adapter(const std::string& path) {
   AdaptedStages all{.adapters = {}, .stages = stages()};
-  std::optional<Adapter> whole = adapter(folder);
+  std::optional<Adapter> whole = adapter(path);
   if (!whole) return all;
   if (models_.size() == 1) {
     all.adapters.push_back(std::move(whole));

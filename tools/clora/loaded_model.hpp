@@ -47,11 +47,11 @@ class LoadedModel {
   std::size_t used_bytes() const;    // of device memory
   std::string device_names() const;  // "'A' and 'B'"
 
-  // Loads the adapter of a folder on the first stage's device, for all blocks; nullopt for an empty
-  // path. Errors: those of load_adapter().
-  std::optional<Adapter> adapter(const std::string& folder);
+  // Loads an adapter of any format on the first stage's device, for all blocks; nullopt for an
+  // empty path. Errors: those of load_adapter().
+  std::optional<Adapter> adapter(const std::string& path);
   // Loads it on the devices of the stages. Errors: the same.
-  AdaptedStages with_adapter(const std::string& folder);
+  AdaptedStages with_adapter(const std::string& path);
 
   // Shows the results of --profile (a table for each device on stderr, or JSON with --json) and
   // writes the file of --trace. Errors: io, device.

@@ -2,12 +2,19 @@
 
 #include <fmt/format.h>
 
+#include "clora/runtime/error.hpp"
+#include "lora/hub_cache.hpp"
 #include "lora/hub_hint.hpp"
 
 namespace clora {
 
 LocalPath::LocalPath(HubKind kind) : Validator("") {
   func_ = [kind](std::string& path) -> std::string {
+    try {
+      if (kind == HubKind::model) path = resolve_hub_path(path).string();
+    } catch (const Error& error) {
+      return error.what();
+    }
     if (!is_hub_id(path)) return {};
     const char* const type = kind == HubKind::data_set ? " --repo-type dataset" : "";
     const std::string name = path.substr(path.find('/') + 1);

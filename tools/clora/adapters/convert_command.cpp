@@ -49,7 +49,7 @@ void add_adapters_convert_command(CLI::App& group, Action& action) {
   add_adapter_argument(*command, options->adapter);
   command
       ->add_option("--initial", options->initial, "The same adapter as saved before its first step")
-      ->check(LocalPath(HubKind::model))
+      ->transform(LocalPath(HubKind::model))
       ->type_name("DIR")
       ->required();
   add_result_options(*command, options->result);

@@ -149,7 +149,7 @@ void add_adapters_diff_command(CLI::App& group, Action& action) {
   const auto options = std::make_shared<Options>();
   add_adapter_argument(*command, options->adapter);
   command->add_option("OTHER", options->other, "Another adapter to compare with")
-      ->check(LocalPath(HubKind::model))
+      ->transform(LocalPath(HubKind::model))
       ->type_name("DIR");
   command->add_flag("--modules", options->by_module, "A line for each module, not for each layer");
   add_output_options(*command, options->common);

@@ -84,7 +84,7 @@ void add_adapters_extract_command(CLI::App& group, Action& action) {
   CLI::App* command = group.add_subcommand("extract", "Make an adapter from two models");
   const auto options = std::make_shared<Options>();
   command->add_option("--tuned", options->tuned, "Fine-tuned model: a .gguf file or a folder")
-      ->check(LocalPath(HubKind::model))
+      ->transform(LocalPath(HubKind::model))
       ->type_name("PATH")
       ->required();
   command->add_option("--rank", options->rank, "Rank of every module at most")

@@ -44,7 +44,7 @@ std::size_t modules_in(const AdapterErrors& errors) {
 
 void add_adapter_argument(CLI::App& command, std::string& adapter) {
   command.add_option("ADAPTER", adapter, "Adapter to read, in PEFT format")
-      ->check(LocalPath(HubKind::model))
+      ->transform(LocalPath(HubKind::model))
       ->type_name("DIR")
       ->required();
 }

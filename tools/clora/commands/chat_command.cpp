@@ -11,7 +11,6 @@
 #include "tools/clora/commands/data_options.hpp"
 #include "tools/clora/commands/generation_options.hpp"
 #include "tools/clora/stage_options.hpp"
-#include "tools/command_line/local_path.hpp"
 #include "tools/command_line/number_options.hpp"
 
 namespace clora {
@@ -216,9 +215,7 @@ void add_chat_command(CLI::App& program, Action& action) {
       ->add_option("--session", options->session,
                    "File that keeps the conversation: it is read at the start if it exists")
       ->type_name("FILE");
-  command->add_option("--adapter", options->adapter, "Adapter to use, in PEFT format")
-      ->check(LocalPath(HubKind::model))
-      ->type_name("DIR");
+  add_adapter_option(*command, options->adapter);
   command->add_option("--context", options->context, "Context size in tokens")
       ->transform(Integer(2, kMaxCount))
       ->capture_default_str();

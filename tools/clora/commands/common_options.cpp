@@ -31,10 +31,17 @@ void add_model_option(CLI::App& command, CommonOptions& options) {
       .add_option("--model", options.model,
                   "A .gguf file (any part of a split one), or a folder with config.json, "
                   "model.safetensors and tokenizer.json")
-      ->check(LocalPath(HubKind::model))
+      ->transform(LocalPath(HubKind::model))
       ->type_name("PATH")
       ->required()
       ->group("Model and device");
+}
+
+CLI::Option* add_adapter_option(CLI::App& command, std::string& adapter, const std::string& what) {
+  return command
+      .add_option("--adapter", adapter, what + ": a folder of PEFT or of mlx-lm, or a GGUF file")
+      ->transform(LocalPath(HubKind::model))
+      ->type_name("PATH");
 }
 
 void add_memory_option(CLI::App& command, CommonOptions& options) {

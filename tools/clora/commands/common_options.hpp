@@ -35,6 +35,9 @@ void add_output_options(CLI::App& command, CommonOptions& options);
 void add_device_option(CLI::App& command, CommonOptions& options);
 // --model, required.
 void add_model_option(CLI::App& command, CommonOptions& options);
+// --adapter: a path of any format (model/adapter_files/adapter_files.hpp). `what` begins the help.
+CLI::Option* add_adapter_option(CLI::App& command, std::string& adapter,
+                                const std::string& what = "Adapter to use");
 // --precision.
 void add_precision_option(CLI::App& command, CommonOptions& options);
 // --memory, for commands that plan it.

@@ -17,7 +17,6 @@
 #include "tools/clora/commands/common_options.hpp"
 #include "tools/clora/commands/embedding_task.hpp"
 #include "tools/clora/loaded_model.hpp"
-#include "tools/command_line/local_path.hpp"
 #include "tools/command_line/number_options.hpp"
 
 namespace clora {
@@ -183,9 +182,7 @@ void add_embed_command(CLI::App& program, Action& action) {
   command->add_option("--key", options->key, "Key of the text in JSON lines")
       ->type_name("KEY")
       ->capture_default_str();
-  command->add_option("--adapter", options->adapter, "Adapter to use, in PEFT format")
-      ->check(LocalPath(HubKind::model))
-      ->type_name("DIR");
+  add_adapter_option(*command, options->adapter);
   command->add_option("--prefix", options->prefix, "Text before each text, such as 'query: '")
       ->type_name("TEXT");
   add_pooling_option(*command, options->pooling);

@@ -300,9 +300,7 @@ void add_eval_command(CLI::App& program, Action& action) {
   const auto options = std::make_shared<Options>();
   add_data_options(*command, options->data, "Records to evaluate: one or more files");
   add_embedding_task_options(*command, options->task);
-  command->add_option("--adapter", options->adapter, "Adapter to use, in PEFT format")
-      ->check(LocalPath(HubKind::model))
-      ->type_name("DIR");
+  add_adapter_option(*command, options->adapter);
   command->add_flag("--exact-match", options->exact_match,
                     "Also generate the completions and compare them");
   command->add_flag("--choices", options->choices,
@@ -315,7 +313,7 @@ void add_eval_command(CLI::App& program, Action& action) {
   command
       ->add_option("--reference-adapter", options->reference_adapter,
                    "With --loss dpo, ipo or kto: the adapter of the reference [none]")
-      ->check(LocalPath(HubKind::model))
+      ->transform(LocalPath(HubKind::model))
       ->type_name("DIR")
       ->group("Preferences");
   command

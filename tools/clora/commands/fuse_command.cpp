@@ -13,7 +13,6 @@
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/loaded_model.hpp"
 #include "tools/clora/training/run_folder.hpp"
-#include "tools/command_line/local_path.hpp"
 
 namespace clora {
 namespace {
@@ -189,10 +188,7 @@ int fuse(Options options) {
 void add_fuse_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("fuse", "Merge an adapter into its base model");
   const auto options = std::make_shared<Options>();
-  command->add_option("--adapter", options->adapter, "Adapter to merge, in PEFT format")
-      ->check(LocalPath(HubKind::model))
-      ->type_name("DIR")
-      ->required();
+  add_adapter_option(*command, options->adapter, "Adapter to merge")->required();
   command->add_option("--out", options->out, "Folder to write the model to")
       ->type_name("DIR")
       ->required();

@@ -13,7 +13,6 @@
 #include "tools/clora/commands/prompt_cache.hpp"
 #include "tools/clora/stage_options.hpp"
 #include "tools/command_line/config_file.hpp"
-#include "tools/command_line/local_path.hpp"
 #include "tools/command_line/number_options.hpp"
 
 namespace clora {
@@ -203,9 +202,7 @@ void add_generate_command(CLI::App& program, Action& action) {
       ->type_name("FILE");
   command->add_flag("--special,!--no-special", options->special,
                     "Parse special tokens in the prompt (default: no)");
-  command->add_option("--adapter", options->adapter, "Adapter to use, in PEFT format")
-      ->check(LocalPath(HubKind::model))
-      ->type_name("DIR");
+  add_adapter_option(*command, options->adapter);
   add_sampling_options(*command, options->sampling);
   command
       ->add_option("--logprobs", options->logprobs,

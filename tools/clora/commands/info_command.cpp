@@ -7,9 +7,11 @@
 
 #include "clora/lora/peft_files.hpp"
 #include "clora/lora/safetensors.hpp"
+#include "clora/model/adapter_files/adapter_files.hpp"
 #include "clora/model/configuration/model_config.hpp"
 #include "clora/model/files/gguf.hpp"
 #include "clora/model/weights/weights.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/common_options.hpp"
 #include "tools/clora/model_text.hpp"
@@ -146,7 +148,7 @@ std::vector<std::string> file_names(const WeightFiles& files) {
   return names;
 }
 
-int show_model(const std::string& path, Output& output) {
+int show_model(const std::filesystem::path& path, Output& output) {
   const WeightFiles files = WeightFiles::open(path);
   const ModelText text(path);
   SumByType sums;
@@ -173,9 +175,7 @@ int show_model(const std::string& path, Output& output) {
   return 0;
 }
 
-int show_adapter(const std::filesystem::path& folder, Output& output) {
-  const AdapterConfig config = read_adapter_config(folder);
-  const SafetensorsFile file = SafetensorsFile::open(folder / "adapter_model.safetensors");
+SumByType sums_of(const SafetensorsFile& file, Output& output) {
   SumByType sums;
   for (const SafetensorsFile::Entry& entry : file.entries()) {
     std::int64_t elements = 1;
@@ -184,6 +184,13 @@ int show_adapter(const std::filesystem::path& folder, Output& output) {
     output.detail("  {:<5} [{}] {}", entry.type_name, fmt::join(entry.dimensions, ", "),
                   entry.name);
   }
+  return sums;
+}
+
+int show_adapter(const std::filesystem::path& folder, Output& output) {
+  const AdapterConfig config = read_adapter_config(folder);
+  const SafetensorsFile file = SafetensorsFile::open(folder / "adapter_model.safetensors");
+  const SumByType sums = sums_of(file, output);
   output.result("{} adapter, rank {}, alpha {:g}, dropout {:g}{}",
                 config.use_dora ? "DoRA" : "LoRA", config.rank, config.alpha, config.dropout,
                 config.rank_stabilised ? ", rank-stabilised" : "");
@@ -203,12 +210,56 @@ int show_adapter(const std::filesystem::path& folder, Output& output) {
   return 0;
 }
 
+// An adapter that lists its modules by its tensors alone.
+void print_found(Output& output, AdapterFormat format, const std::string& scale,
+                 const SumByType& sums) {
+  output.result("adapter in the format {}, {}", name_of(format), scale);
+  print(output, sums);
+  output.object({{"kind", "adapter"},
+                 {"format", name_of(format)},
+                 {"parameters", elements_of(sums)},
+                 {"tensors", json_of(sums)}});
+}
+
+int show_mlx_adapter(const std::filesystem::path& folder, Output& output) {
+  const SafetensorsFile file = SafetensorsFile::open(folder / "adapters.safetensors");
+  const SumByType sums = sums_of(file, output);
+  const auto config = read_json_file(folder / "adapter_config.json");
+  print_found(output, AdapterFormat::mlx,
+              json_excerpt(config.value("lora_parameters", nlohmann::json::object()), 200), sums);
+  return 0;
+}
+
+int show_gguf_adapter(const std::filesystem::path& path, Output& output) {
+  const GgufFile file = GgufFile::open(path);
+  SumByType sums;
+  for (const GgufTensor& tensor : file.tensors()) {
+    const std::string type = ggml_type_name(tensor.type_number);
+    add(sums, type, tensor.shape.elements(), tensor.bytes.size());
+    output.detail("  {:<5} {:<20} {}", type, tensor.shape.text(), tensor.name);
+  }
+  for (const auto& [key, value] : file.metadata()) {
+    output.detail("  {} = {}", key, value.summary());
+  }
+  const std::string scale =
+      fmt::format("alpha {:g}, of {}", file.number("adapter.lora.alpha").value_or(0),
+                  file.text("general.architecture").value_or("an unnamed architecture"));
+  print_found(output, AdapterFormat::gguf, scale, sums);
+  return 0;
+}
+
+bool is_gguf_adapter(const std::filesystem::path& path) {
+  if (path.extension() != ".gguf") return false;
+  return GgufFile::open(path).text("general.type") == "adapter";
+}
+
 int info(const Options& options) {
   Output output(options.common.output);
-  if (std::filesystem::exists(std::filesystem::path(options.path) / "adapter_config.json")) {
-    return show_adapter(options.path, output);
-  }
-  return show_model(options.path, output);
+  const std::filesystem::path path = options.path;
+  if (is_gguf_adapter(path)) return show_gguf_adapter(path, output);
+  if (!std::filesystem::exists(path / "adapter_config.json")) return show_model(path, output);
+  if (format_of_adapter(path) == AdapterFormat::mlx) return show_mlx_adapter(path, output);
+  return show_adapter(path, output);
 }
 
 }  // namespace
@@ -219,7 +270,7 @@ void add_info_command(CLI::App& program, Action& action) {
   command
       ->add_option("PATH,--model,--adapter", options->path,
                    "Model (.gguf file or folder) or adapter folder")
-      ->check(LocalPath(HubKind::model))
+      ->transform(LocalPath(HubKind::model))
       ->required();
   add_output_options(*command, options->common);
   command->footer(kFooter);

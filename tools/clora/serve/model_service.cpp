@@ -5,13 +5,14 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "clora/lora/peft_files.hpp"
+#include "clora/model/adapter_files/adapter_files.hpp"
 #include "clora/model/generation/grammar/token_grammar.hpp"
 #include "clora/model/transformer/adapter_sites.hpp"
 #include "clora/model/transformer/saved_tensors.hpp"
 #include "clora/runtime/files/digest.hpp"
 #include "clora/serving/engine_backend.hpp"
 #include "clora/serving/request_error.hpp"
+#include "lora/hub_cache.hpp"
 #include "model/generation/cache_planner.hpp"
 #include "runtime/elapsed.hpp"
 #include "runtime/fail.hpp"
@@ -29,6 +30,7 @@ constexpr std::int64_t kWarmUpTokens = 64;     // of a prompt
 
 std::string name_of_model(const ServeOptions& options) {
   if (!options.name.empty()) return options.name;
+  if (const std::string id = hub_id_of(options.common.model); !id.empty()) return id;
   const std::filesystem::path path = std::filesystem::absolute(options.common.model);
   const auto last = path.has_filename() ? path : path.parent_path();
   return last.extension() == ".gguf" ? last.stem().string() : last.filename().string();
@@ -49,8 +51,7 @@ std::vector<ServedAdapter> load_adapters(Context& context, const ModelConfig& mo
                                          const ServeOptions& options) {
   std::vector<ServedAdapter> adapters;
   for (const NamedAdapter& source : named_adapters_of(options)) {
-    adapters.push_back({source, load_adapter(context, source.folder, all_adapter_sites(model),
-                                             savable_tensors(model))});
+    adapters.push_back({source, load_adapter(context, source.folder, model)});
   }
   return adapters;
 }
@@ -234,14 +235,14 @@ struct ModelService::Impl {
   void load(const std::string& name, const std::string& path) {
     const std::lock_guard lock(loading);
     models.require_free(name);
-    const std::filesystem::path folder = adapter_folder_below(options.adapters_dir, path);
+    const std::filesystem::path adapter_path = adapter_path_below(options.adapters_dir, path);
     as_request_error([&] {
       thread->run([&] {
-        const std::optional<Adapter> adapter = loaded.adapter(folder.string());
+        const std::optional<Adapter> adapter = loaded.adapter(adapter_path.string());
         engine->add_adapter(name, *adapter);
       });
     });
-    models.add(name, folder.string());
+    models.add(name, adapter_path.string());
   }
 
   // First for new requests, then for the engine.

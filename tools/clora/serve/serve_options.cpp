@@ -24,8 +24,10 @@ void add_adapter_options(CLI::App& command, ServeOptions& options) {
   command.add_option("--name", options.name, "Name of the base model (default: that of its file)")
       ->type_name("NAME")
       ->group(group);
-  command.add_option("--adapter", options.adapters, "Adapter in PEFT format; may be repeated")
-      ->type_name("NAME=DIR")
+  command
+      .add_option("--adapter", options.adapters,
+                  "Adapter: a folder of PEFT or of mlx-lm, or a GGUF file; may be repeated")
+      ->type_name("NAME=PATH")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->group(group);
@@ -216,7 +218,7 @@ std::vector<NamedAdapter> named_adapters_of(const ServeOptions& options) {
   for (const std::string& text : options.adapters) {
     const std::size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
-      throw UsageError("--adapter must be NAME=DIR, got '" + text + "'");
+      throw UsageError("--adapter must be NAME=PATH, got '" + text + "'");
     }
     adapters.push_back({text.substr(0, equals), text.substr(equals + 1)});
   }

@@ -14,7 +14,7 @@ namespace clora {
 struct ServeOptions {
   CommonOptions common;
   std::string name;                   // of the base model; empty: the last part of its path
-  std::vector<std::string> adapters;  // NAME=DIR
+  std::vector<std::string> adapters;  // NAME=PATH
   std::string adapters_dir;
   bool allows_loading = false;
   std::int64_t max_rank = 0;  // 0: what the adapters need, two at once
@@ -61,7 +61,7 @@ struct NamedAdapter {
   std::string folder;
 };
 
-// Errors: UsageError: a text that is not NAME=DIR; --allow-adapter-loading without --adapters-dir.
+// Errors: UsageError: a text that is not NAME=PATH; --allow-adapter-loading without --adapters-dir.
 std::vector<NamedAdapter> named_adapters_of(const ServeOptions& options);
 
 }  // namespace clora

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "model/training/result_files.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/parse_integer.hpp"
 
@@ -16,13 +17,9 @@ constexpr std::string_view kCheckpoint = "checkpoint-";
 constexpr const char* kAdapter = "adapter_config.json";  // written last
 // A move that is under way in either direction: every file in it belongs to the folder above.
 constexpr const char* kHalfMoved = ".earlier-run.partial";
-constexpr std::array kRunFiles{"run.toml",
-                               "log.jsonl",
-                               "loss.svg",
-                               "report.html",
-                               "tensorboard",
-                               "ema",
-                               "adapter_model.safetensors",
+constexpr std::array kRunFiles{"run.toml",    kGgufResult, kMlxResult,
+                               "log.jsonl",   "loss.svg",  "report.html",
+                               "tensorboard", "ema",       "adapter_model.safetensors",
                                kAdapter};
 
 void require_done(const std::error_code& error, const fs::path& path) {

@@ -9,6 +9,7 @@ TrainingRunConfig RunOptions::config() const {
   rates.apply_to(config);
   config.optimizer = optimizer.config();
   config.adapter_out = adapter_out;
+  config.adapter_format = named_adapter_format(adapter_format);
   return config;
 }
 
@@ -16,6 +17,14 @@ void add_output_folder_options(CLI::App& command, RunOptions& options, const std
   command.add_option("--adapter-out", options.adapter_out, "Folder to write the adapter to")
       ->type_name("DIR")
       ->required()
+      ->group(group);
+  command
+      .add_option("--adapter-out-format", options.adapter_format,
+                  "Format of the result besides PEFT's, in the same folder: gguf (adapter.gguf) or "
+                  "mlx (the folder mlx)")
+      ->transform(CLI::IsMember({"peft", "gguf", "mlx"}))
+      ->type_name("peft|gguf|mlx")
+      ->capture_default_str()
       ->group(group);
   command
       .add_flag("--overwrite", options.overwrite,

@@ -18,6 +18,7 @@ struct RunOptions {
   OptimizerOptions optimizer;
   RateOptions rates;
   std::string adapter_out, resume;
+  std::string adapter_format = "peft";  // of the result, besides PEFT's
   bool overwrite = false;
 
   // The settings with what the options of rates, optimizer and adapter_out say.

@@ -5,12 +5,13 @@
 #include <algorithm>
 #include <array>
 
-#include "clora/lora/peft_files.hpp"
+#include "clora/model/adapter_files/adapter_files.hpp"
 #include "clora/model/transformer/adapter_sites.hpp"
 #include "clora/model/transformer/column_scales.hpp"
 #include "clora/model/transformer/principal_start.hpp"
 #include "clora/model/transformer/saved_tensors.hpp"
 #include "clora/model/weights/stored_ends.hpp"
+#include "lora/hub_cache.hpp"
 #include "lora/module_selection.hpp"
 #include "lora/saved_tensors.hpp"
 #include "runtime/fail.hpp"
@@ -91,7 +92,7 @@ void add_training_adapter_options(CLI::App& command, TrainingAdapterOptions& opt
   command
       .add_option("--adapter-init", options.init,
                   "Adapter to start from (its rank, alpha, dropout and modules are used)")
-      ->check(LocalPath(HubKind::model))
+      ->transform(LocalPath(HubKind::model))
       ->type_name("DIR")
       ->group(group);
   add_rank_option(command, options.config, group);
@@ -145,8 +146,7 @@ void add_training_adapter_options(CLI::App& command, TrainingAdapterOptions& opt
 Adapter make_adapter(const TrainingAdapterOptions& options, Context& context,
                      const ModelConfig& model, const std::string& model_name, std::uint64_t seed) {
   if (!options.init.empty()) {
-    Adapter adapter =
-        load_adapter(context, options.init, all_adapter_sites(model), savable_tensors(model));
+    Adapter adapter = load_adapter(context, options.init, model);
     if (has_stored_ends(options.init)) {
       require_stored_ends(options.init, WeightFiles::open(model_name).all());
     }
@@ -165,7 +165,8 @@ Adapter make_adapter(const TrainingAdapterOptions& options, Context& context,
   }
   const auto sites = select_sites(model, options.target_modules, last_layers(options));
   AdapterConfig config = options.config;
-  config.base_model = model_name;
+  const std::string id = hub_id_of(model_name);
+  config.base_model = id.empty() ? model_name : id;
   config.biases = named_biases(options.bias);
   config.rank += options.frozen_ranks();
   if (options.has_principal_start()) config.alpha *= 2;  // the same scale

@@ -37,14 +37,27 @@ constexpr std::string_view kOthersOfPrograms[] = {
     "CLORA_CACHE_DIR", "CLORA_CAPTURE_DIR", "CLORA_DEVICE", "CLORA_MODEL_CACHE", "CLORA_PTXAS"};
 
 // Variables of tests, benches and scripts.
-constexpr std::string_view kOfDevelopers[] = {
-    "CLORA_BENCH_DEVICES",  "CLORA_BENCH_FOLDER",  "CLORA_BENCH_LARGE",
-    "CLORA_BENCH_MODEL",    "CLORA_BENCH_PROFILE", "CLORA_BINARY_DIR",
-    "CLORA_CHAT_SUITES",    "CLORA_FAULTS",        "CLORA_FLIPS",
-    "CLORA_FUZZ_TARGET",    "CLORA_PEERS",         "CLORA_SECOND_DRIVER_DIR",
-    "CLORA_SELF_TEST_SUMS", "CLORA_SERVER_KILLS",  "CLORA_SHARED",
-    "CLORA_SOURCE_DIR",     "CLORA_TEST_DATA",     "CLORA_TEST_SHARED_FOLDER",
-    "CLORA_TEST_SIZES",     "CLORA_TEST_VECTORS"};
+constexpr std::string_view kOfDevelopers[] = {"CLORA_BENCH_DEVICES",
+                                              "CLORA_BENCH_FOLDER",
+                                              "CLORA_BENCH_LARGE",
+                                              "CLORA_BENCH_MODEL",
+                                              "CLORA_BENCH_PROFILE",
+                                              "CLORA_BINARY_DIR",
+                                              "CLORA_CHAT_SUITES",
+                                              "CLORA_FAULTS",
+                                              "CLORA_FLIPS",
+                                              "CLORA_FUZZ_TARGET",
+                                              "CLORA_LLAMA_CPP",
+                                              "CLORA_PEERS",
+                                              "CLORA_SECOND_DRIVER_DIR",
+                                              "CLORA_SELF_TEST_SUMS",
+                                              "CLORA_SERVER_KILLS",
+                                              "CLORA_SHARED",
+                                              "CLORA_SOURCE_DIR",
+                                              "CLORA_TEST_DATA",
+                                              "CLORA_TEST_SHARED_FOLDER",
+                                              "CLORA_TEST_SIZES",
+                                              "CLORA_TEST_VECTORS"};
 
 std::string unset(std::string_view name) { return fmt::format("unset {}", name); }
 

@@ -1,0 +1,46 @@
+#include "model/adapter_files/gguf_matrices.hpp"
+
+#include "clora/model/weights/weights.hpp"
+#include "model/configuration/family.hpp"
+#include "model/weights/stored_order.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::string_view kWeight = ".weight";
+
+}  // namespace
+
+GgufMatrices gguf_matrices(const ModelConfig& config) {
+  const bool is_interleaved =
+      family_of(config.family, "adapter").gguf_rope_layout == RopeLayout::interleaved;
+  GgufMatrices matrices;
+  for (const WeightNeed& need : weight_needs(config)) {
+    if (!need.name.ends_with(kWeight) || need.shape.rank() != 2) continue;
+    matrices.emplace(need.name.substr(0, need.name.size() - kWeight.size()),
+                     GgufMatrix{.name = need.gguf_name,
+                                .stack = need.stack,
+                                .rotated_head_dim = is_interleaved ? need.rotated_head_dim : 0,
+                                .value_heads = need.value_heads});
+  }
+  return matrices;
+}
+
+// llama.cpp has no architecture for Mistral 7B, whose files say "llama".
+std::string_view gguf_architecture(const ModelConfig& config) {
+  if (config.family == "mistral") return "llama";
+  return family_of(config.family, "adapter").gguf_name;
+}
+
+std::int64_t gguf_row(const GgufMatrix& matrix, std::int64_t row) {
+  if (matrix.rotated_head_dim > 0) return half_split_source_row(row, matrix.rotated_head_dim);
+  if (!matrix.value_heads || matrix.value_heads->in_columns) return row;
+  return stored_index(*matrix.value_heads, row);
+}
+
+std::int64_t gguf_column(const GgufMatrix& matrix, std::int64_t column) {
+  if (!matrix.value_heads || !matrix.value_heads->in_columns) return column;
+  return stored_index(*matrix.value_heads, column);
+}
+
+}  // namespace clora

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Tests files of clora with the programs that they are for, and theirs with clora.
+
+usage: run_tests.py FOLDER [PYTEST OPTION...]
+
+Installs PACKAGES from PyPI into FOLDER/packages, unless they are installed, and runs the tests of
+this folder with the programs and libclora.so of $CLORA_BINARY_DIR. Without the packages and without
+a package index it prints "skipped: REASON".
+
+Large peers have environments of their own below $CLORA_PEERS (default ~/.cache/clora/peers), which
+tools/setup/install_peers makes: torch (PyTorch, transformers, PEFT), mlx (MLX, mlx-lm) and llamacpp.
+$CLORA_LLAMA_CPP names a folder with programs of llama.cpp to use instead of the last. The tests of a
+peer that is not there are skipped.
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+PACKAGES = ["gguf==0.19.0", "numpy", "pytest==9.2.0", "safetensors"]
+
+
+def install(packages):
+    """All packages, or none. Returns why that failed; empty for success."""
+    if packages.exists():
+        return ""
+    part = packages.with_suffix(".part")
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        done = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--retries", "1",
+                               "--timeout", "15", "--disable-pip-version-check",
+                               "--root-user-action=ignore", "--target", part, *PACKAGES],
+                              capture_output=True, text=True, check=False, timeout=300)
+    except subprocess.TimeoutExpired:
+        return "no end within five minutes"
+    if done.returncode != 0:
+        return (done.stderr.strip().splitlines() or ["no output"])[-1]
+    part.rename(packages)
+    return ""
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1]).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    problem = install(folder / "packages")
+    if problem:
+        print(f"skipped: pip cannot install {' and '.join(PACKAGES)}: {problem}")
+        return 0
+    tests = pathlib.Path(__file__).resolve().parent
+    environment = dict(os.environ, PYTHONPATH=str(folder / "packages"), PYTHONDONTWRITEBYTECODE="1")
+    return subprocess.run([sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider",
+                           tests, *sys.argv[2:]], env=environment, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
