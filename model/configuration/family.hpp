@@ -12,7 +12,17 @@
 namespace clora {
 
 class GgufKeys;
+class GgufKeyWriter;
 class HuggingFaceKeys;
+
+// How a GGUF file is written of a model from Hugging Face's files
+// (model/configuration/gguf_key_writing.hpp).
+struct GgufWriting {
+  std::string_view architecture = {};               // empty: it cannot be
+  RopeLayout rope_layout = RopeLayout::half_split;  // that from_gguf() sets
+  // Adds the keys that are not written for every family; or null.
+  void (*write)(GgufKeyWriter& keys, const ModelConfig& config) = nullptr;
+};
 
 struct Family {
   std::string_view name;        // model_type of config.json
@@ -28,6 +38,7 @@ struct Family {
   // Of several families of one architecture in GGUF: whether the metadata is of this one. null: it
   // is if it is of none of the others.
   bool (*is_gguf_of)(const GgufKeys& keys) = nullptr;
+  GgufWriting to_gguf = {};
 };
 
 // All of them, in the order of their names.

@@ -43,11 +43,13 @@ void to_hugging_face(nlohmann::ordered_json& object, const ModelConfig& config) 
 }  // namespace
 
 extern const Family llama_family;
-const Family llama_family{.name = "llama",
-                          .gguf_name = "llama",
-                          .class_name = "LlamaForCausalLM",
-                          .from_hugging_face = from_hugging_face,
-                          .from_gguf = from_gguf,
-                          .to_hugging_face = to_hugging_face};
+const Family llama_family{
+    .name = "llama",
+    .gguf_name = "llama",
+    .class_name = "LlamaForCausalLM",
+    .from_hugging_face = from_hugging_face,
+    .from_gguf = from_gguf,
+    .to_hugging_face = to_hugging_face,
+    .to_gguf = {.architecture = "llama", .rope_layout = RopeLayout::interleaved}};
 
 }  // namespace clora

@@ -1,4 +1,5 @@
-// Mistral 7B (Jiang et al., 2023): Llama's blocks with a sliding window in every layer.
+// Mistral 7B (Jiang et al., 2023): Llama's blocks with a sliding window in every layer. GGUF files
+// of releases without a window say "llama".
 #include <nlohmann/json.hpp>
 
 #include "model/configuration/decoder_block.hpp"
@@ -37,11 +38,13 @@ void to_hugging_face(nlohmann::ordered_json& object, const ModelConfig& config) 
 }  // namespace
 
 extern const Family mistral_family;
-const Family mistral_family{.name = "mistral",
-                            .gguf_name = "mistral",
-                            .class_name = "MistralForCausalLM",
-                            .from_hugging_face = from_hugging_face,
-                            .from_gguf = from_gguf,
-                            .to_hugging_face = to_hugging_face};
+const Family mistral_family{
+    .name = "mistral",
+    .gguf_name = "mistral",
+    .class_name = "MistralForCausalLM",
+    .from_hugging_face = from_hugging_face,
+    .from_gguf = from_gguf,
+    .to_hugging_face = to_hugging_face,
+    .to_gguf = {.architecture = "llama", .rope_layout = RopeLayout::interleaved}};
 
 }  // namespace clora

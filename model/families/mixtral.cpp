@@ -6,6 +6,7 @@
 #include "model/configuration/experts_layer.hpp"
 #include "model/configuration/family.hpp"
 #include "model/configuration/gguf_config.hpp"
+#include "model/configuration/gguf_key_writing.hpp"
 #include "model/configuration/hugging_face_config.hpp"
 
 namespace clora {
@@ -51,15 +52,23 @@ void to_hugging_face(nlohmann::ordered_json& object, const ModelConfig& config) 
   write_experts(object, experts_of(config), "num_local_experts");
 }
 
+void to_gguf(GgufKeyWriter& keys, const ModelConfig& config) {
+  const ExpertsLayerSpec& experts = experts_of(config);
+  keys.integer("expert_count", experts.experts());
+  keys.integer("expert_used_count", experts.used);
+}
+
 }  // namespace
 
 extern const Family mixtral_family;
-const Family mixtral_family{.name = "mixtral",
-                            .gguf_name = "llama",
-                            .class_name = "MixtralForCausalLM",
-                            .from_hugging_face = from_hugging_face,
-                            .from_gguf = from_gguf,
-                            .to_hugging_face = to_hugging_face,
-                            .is_gguf_of = is_gguf_of};
+const Family mixtral_family{
+    .name = "mixtral",
+    .gguf_name = "llama",
+    .class_name = "MixtralForCausalLM",
+    .from_hugging_face = from_hugging_face,
+    .from_gguf = from_gguf,
+    .to_hugging_face = to_hugging_face,
+    .is_gguf_of = is_gguf_of,
+    .to_gguf = {.architecture = "llama", .rope_layout = RopeLayout::interleaved, .write = to_gguf}};
 
 }  // namespace clora

@@ -84,11 +84,13 @@ void to_hugging_face(nlohmann::ordered_json& object, const ModelConfig& config) 
 }  // namespace
 
 extern const Family smollm3_family;
-const Family smollm3_family{.name = "smollm3",
-                            .gguf_name = "smollm3",
-                            .class_name = "SmolLM3ForCausalLM",
-                            .from_hugging_face = from_hugging_face,
-                            .from_gguf = from_gguf,
-                            .to_hugging_face = to_hugging_face};
+const Family smollm3_family{
+    .name = "smollm3",
+    .gguf_name = "smollm3",
+    .class_name = "SmolLM3ForCausalLM",
+    .from_hugging_face = from_hugging_face,
+    .from_gguf = from_gguf,
+    .to_hugging_face = to_hugging_face,
+    .to_gguf = {.architecture = "smollm3", .rope_layout = RopeLayout::interleaved}};
 
 }  // namespace clora
