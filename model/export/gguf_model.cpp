@@ -108,17 +108,18 @@ class GgufModelWriter {
   }
 
   // What was written must be read as what was meant.
-  void check(const std::filesystem::path& path) const {
+  void check(const std::filesystem::path& path) {
     const GgufFile file = GgufFile::open(path);
     const ModelConfig written = from_gguf(file);
     require_same_computation(config_, written);
     require(written.rope_layout == written_rope_layout(config_),
             "GGUF: the rows of q and k of family {} are not in the order in which they are read",
             config_.family);
-    if (tokenizer_) require_same_tokens(*tokenizer_, tokenizer_spec_from_gguf(file));
+    if (!tokenizer_) return;
+    summary_.tokenizer_warning = require_same_tokens(*tokenizer_, tokenizer_spec_from_gguf(file));
   }
 
-  void check_or_remove(const std::filesystem::path& path) const {
+  void check_or_remove(const std::filesystem::path& path) {
     try {
       check(path);
     } catch (...) {

@@ -36,6 +36,7 @@ struct GgufModelSummary {
   // "blk.0.ffn_down.weight as q8_0": tensors whose rows are no multiple of the wanted type's block.
   std::vector<std::string> other_types;
   std::string missing_tokenizer;  // why the file has no tokenizer; empty if it has one
+  std::string tokenizer_warning;  // what it does otherwise than that of the folder; or empty
 };
 
 // Writes the file atomically; REQUIRES: nothing is at `path`. A file from a Hugging Face folder is

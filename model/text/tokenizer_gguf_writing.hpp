@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "clora/model/files/gguf_writing.hpp"
 #include "clora/model/text/tokenizer_spec.hpp"
@@ -17,8 +18,10 @@ namespace clora {
 void write_gguf_tokenizer(GgufMetadata& metadata, const TokenizerSpec& spec,
                           std::int64_t vocabulary);
 
-// Throws Error(unsupported) unless both give the same tokens for texts of many kinds, and the same
-// special tokens. `written` was read from the GGUF file.
-void require_same_tokens(const TokenizerSpec& expected, const TokenizerSpec& written);
+// Throws Error(unsupported) unless both give the same tokens for texts of many kinds and for every
+// special token, the same ends of replies, first tokens and chat template. `written` was read from
+// the GGUF file. Returns a warning if text between special tokens gets other tokens, as with
+// SentencePiece vocabularies that put a space before the first text only; else nothing.
+std::string require_same_tokens(const TokenizerSpec& expected, const TokenizerSpec& written);
 
 }  // namespace clora

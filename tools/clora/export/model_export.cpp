@@ -127,6 +127,7 @@ class ModelExport {
     if (!summary.missing_tokenizer.empty())
       output_.warning("the file has no tokeniser, so programs can use it with token ids only: {}",
                       summary.missing_tokenizer);
+    if (!summary.tokenizer_warning.empty()) output_.warning("{}", summary.tokenizer_warning);
     if (summary.other_types.empty()) return;
     output_.warning(
         "{} tensors have rows that are no multiple of the blocks of {} and are stored in another "
