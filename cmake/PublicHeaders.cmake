@@ -114,6 +114,7 @@ set(CLORA_PUBLIC_HEADERS
   model/transformer/recorded_rows.hpp
   model/weights/adapter_extraction.hpp
   model/weights/fuse.hpp
+  model/export/gguf_model.hpp
   model/files/gguf.hpp
   model/files/gguf_writing.hpp
   model/configuration/block_range.hpp

@@ -12,7 +12,16 @@
 namespace clora {
 
 class GgufKeys;
+class GgufKeyWriter;
 class HuggingFaceKeys;
+
+// How a GGUF file is written of a model from Hugging Face's files
+// (model/configuration/gguf_key_writing.hpp).
+struct GgufWriting {
+  std::string_view architecture = {};  // empty: it cannot be
+  // Adds the keys that are not written for every family; or null.
+  void (*write)(GgufKeyWriter& keys, const ModelConfig& config) = nullptr;
+};
 
 struct Family {
   std::string_view name;        // model_type of config.json
@@ -31,6 +40,7 @@ struct Family {
   // The order of rotated rows in GGUF files (LinearSpec::rotated_head_dim); Hugging Face's files
   // have half_split.
   RopeLayout gguf_rope_layout = RopeLayout::half_split;
+  GgufWriting to_gguf = {};
 };
 
 // All of them, in the order of their names.

@@ -75,4 +75,11 @@ void write_gemma_blocks(nlohmann::ordered_json& object, const ModelConfig& confi
   }
 }
 
+std::int64_t gemma_window(const ModelConfig& config) {
+  for (const AttentionLayerSpec* attention : attentions_of(config)) {
+    if (attention->window) return *attention->window;
+  }
+  return 0;
+}
+
 }  // namespace clora

@@ -34,4 +34,7 @@ GemmaBlocks read_gemma_blocks(const HuggingFaceKeys& keys, const ModelConfig& co
 // The same keys of config.json.
 void write_gemma_blocks(nlohmann::ordered_json& object, const ModelConfig& config);
 
+// The sliding window of the layers that have one; 0 if none has.
+std::int64_t gemma_window(const ModelConfig& config);
+
 }  // namespace clora

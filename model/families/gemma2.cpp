@@ -6,6 +6,7 @@
 #include "model/configuration/family.hpp"
 #include "model/configuration/gemma_blocks.hpp"
 #include "model/configuration/gguf_config.hpp"
+#include "model/configuration/gguf_key_writing.hpp"
 #include "model/configuration/hugging_face_config.hpp"
 
 namespace clora {
@@ -52,6 +53,12 @@ void to_hugging_face(nlohmann::ordered_json& object, const ModelConfig& config) 
   object["final_logit_softcapping"] = cap_json(config.logit_soft_cap);
 }
 
+void to_gguf(GgufKeyWriter& keys, const ModelConfig& config) {
+  keys.integer("attention.sliding_window", gemma_window(config));
+  keys.number("attn_logit_softcapping", attentions_of(config).front()->soft_cap);
+  keys.number("final_logit_softcapping", config.logit_soft_cap);
+}
+
 }  // namespace
 
 extern const Family gemma2_family;
@@ -60,6 +67,7 @@ const Family gemma2_family{.name = "gemma2",
                            .class_name = "Gemma2ForCausalLM",
                            .from_hugging_face = from_hugging_face,
                            .from_gguf = from_gguf,
-                           .to_hugging_face = to_hugging_face};
+                           .to_hugging_face = to_hugging_face,
+                           .to_gguf = {.architecture = "gemma2", .write = to_gguf}};
 
 }  // namespace clora

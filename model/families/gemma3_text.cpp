@@ -6,6 +6,7 @@
 #include "model/configuration/family.hpp"
 #include "model/configuration/gemma_blocks.hpp"
 #include "model/configuration/gguf_config.hpp"
+#include "model/configuration/gguf_key_writing.hpp"
 #include "model/configuration/hugging_face_config.hpp"
 
 namespace clora {
@@ -69,6 +70,15 @@ void to_hugging_face(nlohmann::ordered_json& object, const ModelConfig& config) 
   }
 }
 
+// Readers without the key of the other base know that it is 10,000.
+void to_gguf(GgufKeyWriter& keys, const ModelConfig& config) {
+  keys.integer("attention.sliding_window", gemma_window(config));
+  for (const AttentionLayerSpec* attention : attentions_of(config)) {
+    if (!attention->window || attention->rope->base == kLocalBase) continue;
+    keys.number("rope.freq_base_swa", attention->rope->base);
+  }
+}
+
 }  // namespace
 
 extern const Family gemma3_text_family;
@@ -77,6 +87,7 @@ const Family gemma3_text_family{.name = "gemma3_text",
                                 .class_name = "Gemma3ForCausalLM",
                                 .from_hugging_face = from_hugging_face,
                                 .from_gguf = from_gguf,
-                                .to_hugging_face = to_hugging_face};
+                                .to_hugging_face = to_hugging_face,
+                                .to_gguf = {.architecture = "gemma3", .write = to_gguf}};
 
 }  // namespace clora

@@ -6,6 +6,7 @@
 #include "model/configuration/decoder_block.hpp"
 #include "model/configuration/family.hpp"
 #include "model/configuration/gguf_config.hpp"
+#include "model/configuration/gguf_key_writing.hpp"
 #include "model/configuration/hugging_face_config.hpp"
 #include "runtime/fail.hpp"
 
@@ -71,6 +72,14 @@ void to_hugging_face(nlohmann::ordered_json& object, const ModelConfig& config) 
   object["logits_scaling"] = 1 / config.logit_scale;
 }
 
+void to_gguf(GgufKeyWriter& keys, const ModelConfig& config) {
+  const BlockSpec& block = config.blocks.front();
+  keys.number("embedding_scale", config.embedding_scale);
+  keys.number("attention.scale", attention_of(block).scale.value());
+  keys.number("residual_scale", block[0].multiplier);
+  keys.number("logit_scale", 1 / config.logit_scale);
+}
+
 }  // namespace
 
 extern const Family granite_family;
@@ -80,6 +89,7 @@ const Family granite_family{.name = "granite",
                             .from_hugging_face = from_hugging_face,
                             .from_gguf = from_gguf,
                             .to_hugging_face = to_hugging_face,
-                            .gguf_rope_layout = RopeLayout::interleaved};
+                            .gguf_rope_layout = RopeLayout::interleaved,
+                            .to_gguf = {.architecture = "granite", .write = to_gguf}};
 
 }  // namespace clora

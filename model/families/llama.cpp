@@ -48,6 +48,7 @@ const Family llama_family{.name = "llama",
                           .from_hugging_face = from_hugging_face,
                           .from_gguf = from_gguf,
                           .to_hugging_face = to_hugging_face,
-                          .gguf_rope_layout = RopeLayout::interleaved};
+                          .gguf_rope_layout = RopeLayout::interleaved,
+                          .to_gguf = {.architecture = "llama"}};
 
 }  // namespace clora

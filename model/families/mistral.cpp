@@ -1,4 +1,5 @@
-// Mistral 7B (Jiang et al., 2023): Llama's blocks with a sliding window in every layer.
+// Mistral 7B (Jiang et al., 2023): Llama's blocks with a sliding window in every layer. GGUF files
+// of releases without a window say "llama".
 #include <nlohmann/json.hpp>
 
 #include "model/configuration/decoder_block.hpp"
@@ -42,6 +43,7 @@ const Family mistral_family{.name = "mistral",
                             .from_hugging_face = from_hugging_face,
                             .from_gguf = from_gguf,
                             .to_hugging_face = to_hugging_face,
-                            .gguf_rope_layout = RopeLayout::interleaved};
+                            .gguf_rope_layout = RopeLayout::interleaved,
+                            .to_gguf = {.architecture = "llama"}};
 
 }  // namespace clora

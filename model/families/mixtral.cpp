@@ -6,6 +6,7 @@
 #include "model/configuration/experts_layer.hpp"
 #include "model/configuration/family.hpp"
 #include "model/configuration/gguf_config.hpp"
+#include "model/configuration/gguf_key_writing.hpp"
 #include "model/configuration/hugging_face_config.hpp"
 
 namespace clora {
@@ -50,6 +51,12 @@ void to_hugging_face(nlohmann::ordered_json& object, const ModelConfig& config) 
   write_experts(object, experts_of(config), "num_local_experts");
 }
 
+void to_gguf(GgufKeyWriter& keys, const ModelConfig& config) {
+  const ExpertsLayerSpec& experts = experts_of(config);
+  keys.integer("expert_count", experts.experts());
+  keys.integer("expert_used_count", experts.used);
+}
+
 }  // namespace
 
 extern const Family mixtral_family;
@@ -60,6 +67,7 @@ const Family mixtral_family{.name = "mixtral",
                             .from_gguf = from_gguf,
                             .to_hugging_face = to_hugging_face,
                             .is_gguf_of = is_gguf_of,
-                            .gguf_rope_layout = RopeLayout::interleaved};
+                            .gguf_rope_layout = RopeLayout::interleaved,
+                            .to_gguf = {.architecture = "llama", .write = to_gguf}};
 
 }  // namespace clora

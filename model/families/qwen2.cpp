@@ -35,6 +35,7 @@ const Family qwen2_family{.name = "qwen2",
                           .class_name = "Qwen2ForCausalLM",
                           .from_hugging_face = from_hugging_face,
                           .from_gguf = from_gguf,
-                          .to_hugging_face = write_qwen_windows};
+                          .to_hugging_face = write_qwen_windows,
+                          .to_gguf = {.architecture = "qwen2"}};
 
 }  // namespace clora

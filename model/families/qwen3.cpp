@@ -42,6 +42,7 @@ const Family qwen3_family{.name = "qwen3",
                           .class_name = "Qwen3ForCausalLM",
                           .from_hugging_face = from_hugging_face,
                           .from_gguf = from_gguf,
-                          .to_hugging_face = to_hugging_face};
+                          .to_hugging_face = to_hugging_face,
+                          .to_gguf = {.architecture = "qwen3"}};
 
 }  // namespace clora

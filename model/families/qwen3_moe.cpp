@@ -7,6 +7,7 @@
 #include "model/configuration/experts_layer.hpp"
 #include "model/configuration/family.hpp"
 #include "model/configuration/gguf_config.hpp"
+#include "model/configuration/gguf_key_writing.hpp"
 #include "model/configuration/hugging_face_config.hpp"
 #include "runtime/fail.hpp"
 
@@ -102,6 +103,16 @@ void to_hugging_face(nlohmann::ordered_json& object, const ModelConfig& config) 
   }
 }
 
+void to_gguf(GgufKeyWriter& keys, const ModelConfig& config) {
+  for (const BlockSpec& block : config.blocks) {
+    const ExpertsLayerSpec* experts = experts_of(block);
+    if (experts == nullptr) continue;
+    keys.integer("expert_count", experts->experts());
+    keys.integer("expert_used_count", experts->used);
+    keys.integer("expert_feed_forward_length", experts->down.front().inputs);
+  }
+}
+
 }  // namespace
 
 extern const Family qwen3_moe_family;
@@ -110,6 +121,7 @@ const Family qwen3_moe_family{.name = "qwen3_moe",
                               .class_name = "Qwen3MoeForCausalLM",
                               .from_hugging_face = from_hugging_face,
                               .from_gguf = from_gguf,
-                              .to_hugging_face = to_hugging_face};
+                              .to_hugging_face = to_hugging_face,
+                              .to_gguf = {.architecture = "qwen3moe", .write = to_gguf}};
 
 }  // namespace clora

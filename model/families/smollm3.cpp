@@ -89,6 +89,7 @@ const Family smollm3_family{.name = "smollm3",
                             .from_hugging_face = from_hugging_face,
                             .from_gguf = from_gguf,
                             .to_hugging_face = to_hugging_face,
-                            .gguf_rope_layout = RopeLayout::interleaved};
+                            .gguf_rope_layout = RopeLayout::interleaved,
+                            .to_gguf = {.architecture = "smollm3"}};
 
 }  // namespace clora

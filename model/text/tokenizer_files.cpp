@@ -73,7 +73,7 @@ TokenizerSpec spec_of_vocabulary(const std::filesystem::path& folder) {
   return word_piece_spec_from_vocabulary(text_of(path), JsonKeys(config, source), path.string());
 }
 
-Tokenizer load_folder(const std::filesystem::path& folder) {
+TokenizerSpec spec_of_folder(const std::filesystem::path& folder) {
   const auto has = [&](const char* name) {
     return std::filesystem::is_regular_file(folder / name);
   };
@@ -87,7 +87,7 @@ Tokenizer load_folder(const std::filesystem::path& folder) {
   const std::string tools = text_or_nothing(folder / kToolTemplateName);
   if (!tools.empty()) spec.tool_chat_template = tools;
   add_generation_ends(folder, spec);
-  return Tokenizer(std::move(spec));
+  return spec;
 }
 
 // Returns the GGUF file with the tokenizer of `model`; nullopt if `model` is a folder whose
@@ -102,10 +102,14 @@ std::optional<std::filesystem::path> gguf_of(const std::filesystem::path& model)
 
 }  // namespace
 
-Tokenizer load_tokenizer(const std::filesystem::path& given) {
+TokenizerSpec load_tokenizer_spec(const std::filesystem::path& given) {
   const std::filesystem::path model = resolve_hub_path(given);
   const auto gguf = gguf_of(model);
-  return gguf ? tokenizer_from_gguf(GgufFile::open(*gguf)) : load_folder(model);
+  return gguf ? tokenizer_spec_from_gguf(GgufFile::open(*gguf)) : spec_of_folder(model);
+}
+
+Tokenizer load_tokenizer(const std::filesystem::path& model) {
+  return Tokenizer(load_tokenizer_spec(model));
 }
 
 void write_tokenizer_files(const std::filesystem::path& given,
@@ -117,7 +121,7 @@ void write_tokenizer_files(const std::filesystem::path& given,
     write_file_atomically(out_folder / kConfigName, tokenizer_config_json_of(spec));
     return;
   }
-  load_folder(model);  // throws if it cannot be read back
+  load_tokenizer(model);  // throws if it cannot be read back
   for (const char* name : kFolderFiles) {
     const std::string text = text_or_nothing(model / name);
     if (text.empty()) continue;

@@ -21,6 +21,8 @@ Tokenizer tokenizer_from_gguf(const GgufFile& file);
 // (further end-of-generation tokens); or else a folder with one .gguf file or its parts. Throws,
 // besides the above, Error(not_found).
 Tokenizer load_tokenizer(const std::filesystem::path& model);
+// The same before its tables are built.
+TokenizerSpec load_tokenizer_spec(const std::filesystem::path& model);
 
 // Writes the tokenizer of `model` to an existing folder in Hugging Face's format: tokenizer files
 // of a folder are copied, GGUF metadata is converted to tokenizer.json and tokenizer_config.json.

@@ -1,5 +1,7 @@
 #include "model/weights/stored_order.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "model/files/dequantise.hpp"
@@ -24,6 +26,21 @@ void copy_heads(std::span<std::byte> out, std::span<const std::byte> row, const 
     const std::int64_t from = stored_index(heads, head * heads.size) / heads.size;
     std::memcpy(&out[static_cast<std::size_t>(head) * head_bytes],
                 &row[static_cast<std::size_t>(from) * head_bytes], head_bytes);
+  }
+}
+
+// The inverse of hugging_face_value().
+float stored_value(const WeightView& view, float value) {
+  if (view.hugging_face_negative_exp != view.negative_exp) return -std::exp(value);
+  return value - view.offset + view.hugging_face_offset;
+}
+
+// The inverse of copy_heads().
+void copy_heads_back(std::span<float> out, std::span<const float> row, const ValueHeads& heads) {
+  const auto size = static_cast<std::size_t>(heads.size);
+  for (std::int64_t head = 0; head < heads.key_heads * heads.per_key_head; ++head) {
+    const auto to = static_cast<std::size_t>(stored_index(heads, head * heads.size));
+    std::ranges::copy(row.subspan(static_cast<std::size_t>(head) * size, size), &out[to]);
   }
 }
 
@@ -69,6 +86,24 @@ std::vector<float> hugging_face_values(const WeightView& view) {
                                   : to_float(view.type, view.bytes, elements);
   for (float& value : values) value = hugging_face_value(view, value);
   return values;
+}
+
+std::vector<float> stored_values(const WeightView& view, std::span<const float> values) {
+  std::vector<float> stored(values.size());
+  const std::int64_t rows = view.shape[0];
+  const std::size_t width = values.size() / static_cast<std::size_t>(rows);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const auto from = values.subspan(static_cast<std::size_t>(row) * width, width);
+    const auto to =
+        std::span(stored).subspan(static_cast<std::size_t>(stored_row(view, row)) * width, width);
+    if (view.value_heads && view.value_heads->in_columns) {
+      copy_heads_back(to, from, *view.value_heads);
+    } else {
+      std::ranges::copy(from, to.begin());
+    }
+  }
+  for (float& value : stored) value = stored_value(view, value);
+  return stored;
 }
 
 }  // namespace clora

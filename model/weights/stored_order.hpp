@@ -33,6 +33,9 @@ std::vector<std::byte> in_hugging_face_order(const WeightView& view);
 // with its offsets.
 std::vector<float> hugging_face_values(const WeightView& view);
 
+// The inverse: values in Hugging Face's order as the file of `view` would have them.
+std::vector<float> stored_values(const WeightView& view, std::span<const float> values);
+
 // Where a GGUF file stores element `index` of a dimension with value heads.
 std::int64_t stored_index(const ValueHeads& heads, std::int64_t index);
 

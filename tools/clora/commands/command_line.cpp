@@ -32,6 +32,7 @@ void add_all_commands(CLI::App& program, Action& action) {
   add_tokenize_command(program, action);
   add_fuse_command(program, action);
   add_convert_command(program, action);
+  add_quantize_command(program, action);
   add_adapters_command(program, action);
   add_devices_command(program, action);
   add_doctor_command(program, action);

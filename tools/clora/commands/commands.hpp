@@ -23,6 +23,7 @@ void add_serve_command(CLI::App& program, Action& action);
 void add_tokenize_command(CLI::App& program, Action& action);
 void add_fuse_command(CLI::App& program, Action& action);
 void add_convert_command(CLI::App& program, Action& action);
+void add_quantize_command(CLI::App& program, Action& action);
 void add_adapters_command(CLI::App& program, Action& action);
 void add_devices_command(CLI::App& program, Action& action);
 void add_doctor_command(CLI::App& program, Action& action);
