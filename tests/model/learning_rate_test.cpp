@@ -36,6 +36,15 @@ TEST(LearningRate, WarmsUpThenFollowsItsSchedule) {
   EXPECT_DOUBLE_EQ(learning_rate_at(c, 9, 12), 0.5);
 }
 
+TEST(LearningRate, SchedulesHaveNames) {
+  for (const Schedule schedule :
+       {Schedule::constant, Schedule::linear, Schedule::cosine, Schedule::wsd}) {
+    EXPECT_EQ(named_schedule(name_of(schedule)), schedule);
+  }
+  EXPECT_EQ(test::error_of([] { named_schedule("step"); }),
+            "training: the schedule must be constant, linear, cosine or wsd, got 'step'");
+}
+
 // The rates of 20 steps with 4 of warm-up, from tests/reference/schedules.py.
 using Rates = std::array<double, 20>;
 constexpr Rates kLinear{0,     0.25,   0.5, 0.75,   1,     0.9375, 0.875, 0.8125, 0.75,  0.6875,
