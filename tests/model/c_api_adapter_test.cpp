@@ -1,7 +1,7 @@
 // Adapters of the C interface: their values in and out, what they train, and merged models.
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <cstring>
 #include <vector>
 
 #include "clora/lora/safetensors.hpp"

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "clora/lora/peft_files.hpp"
 #include "clora/model/embedding/embedder.hpp"
 #include "clora/model/generation/generator.hpp"
 #include "clora/model/transformer/forward_pass.hpp"

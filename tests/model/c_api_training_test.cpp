@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "clora/model/text/tokenizer_files.hpp"
 #include "clora/model/training/evaluator.hpp"
 #include "clora/model/training/trainer.hpp"
 #include "clora/model/training/training_config.hpp"
@@ -148,7 +149,10 @@ TEST(CApiLearningRate, IsThatOfTheCommandLine) {
     schedule.kind = name.c_str();
     schedule.learning_rate = 3e-3;
     schedule.warmup_share = 0.2;
-    TrainingRunConfig config{.learning_rate = 3e-3, .schedule = kind, .warmup_share = 0.2};
+    TrainingRunConfig config;
+    config.learning_rate = 3e-3;
+    config.schedule = kind;
+    config.warmup_share = 0.2;
     if (kind != Schedule::constant) schedule.min_rate_share = config.min_rate_share = 0.1;
     if (kind == Schedule::wsd) schedule.decay_share = config.decay_share = 0.3;
     for (std::int64_t step = 1; step <= 11; ++step) {

@@ -9,6 +9,7 @@
 
 #include "clora/model/training/rate_search.hpp"
 #include "clora/model/training/training_config.hpp"
+#include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/training_runs.hpp"
 
