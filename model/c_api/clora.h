@@ -370,7 +370,8 @@ typedef struct clora_adapter_tensor {
   int32_t dimensions; /* used elements of shape */
   int64_t shape[4];
   int64_t elements;
-  /* Of lora_A and lora_B: the layer's weight changes by scale * B A. Else 0. */
+  /* Of lora_A and lora_B: the layer's weight [N, K] changes by scale * B A, before magnitudes; of
+   * token embeddings the transpose, [V, D]. Else 0. */
   double scale;
 } clora_adapter_tensor;
 
