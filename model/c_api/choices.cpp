@@ -65,14 +65,6 @@ ChoiceQuestion question_of(const clora_choices& c, const clora_session& session)
   return question;
 }
 
-Evaluator& evaluator_of(clora_session& session) {
-  if (session.evaluator == nullptr) {
-    session.evaluator =
-        std::make_unique<Evaluator>(*session.model->model, session.adapter_or_null());
-  }
-  return *session.evaluator;
-}
-
 }  // namespace
 }  // namespace clora::c_api
 

@@ -54,6 +54,7 @@ typedef struct clora_adapter clora_adapter;     /* the matrices of one LoRA, on 
 typedef struct clora_session clora_session;     /* one stream of text from a model */
 typedef struct clora_engine clora_engine;       /* many texts at once, each with its adapters */
 typedef struct clora_trainer clora_trainer;     /* optimiser steps on an adapter */
+typedef struct clora_records clora_records;     /* documents to train on or to evaluate */
 typedef struct clora_tokenizer clora_tokenizer; /* text to ids and back; needs no device */
 typedef struct clora_decoder clora_decoder;     /* ids to text as they arrive */
 
@@ -321,6 +322,15 @@ typedef struct clora_adapter_options {
   int64_t last_layers;        /* only the last N blocks; 0: all */
   uint64_t seed;              /* of the initial values */
   int32_t rank_stabilised;    /* 1: scaled by alpha / sqrt(rank) */
+  int32_t use_dora;           /* 1: magnitudes of the layers' outputs are trained as well (DoRA) */
+  /* Modules that are trained in full and stored with the adapter: the ends of their names, as
+   * "down_proj" or "norm,lm_head"; NULL: none. */
+  const char* modules_to_save;
+  const char* bias; /* biases that are trained: "none", "all", "lora_only"; NULL: "none" */
+  /* First matrices: "lora" (random A, B = 0), or the principal part of each weight, which "pissa"
+   * takes from its singular values and "olora" from its QR decomposition: the adapter then has
+   * twice the rank, of which trainers of this object leave the last half as it is. NULL: "lora". */
+  const char* init;
 } clora_adapter_options;
 
 /* Creates an adapter that has no effect until it is trained. options may be NULL. */
@@ -346,6 +356,79 @@ typedef struct clora_adapter_info {
 CLORA_API clora_status clora_adapter_get_info(const clora_adapter* adapter,
                                               clora_adapter_info* info);
 
+/* A trained tensor of an adapter. */
+typedef struct clora_adapter_tensor {
+  size_t size;
+  /* PATH is that of an adapted layer, such as "model.layers.0.self_attn.q_proj", with R ranks, K
+   * inputs and N outputs:
+   *   PATH.lora_A                 [R, K]
+   *   PATH.lora_B                 [N, R]
+   *   PATH.lora_magnitude_vector  [N], with use_dora
+   * Other names are those of tensors of the model that are trained in full. Valid as long as the
+   * adapter. */
+  const char* name;
+  int32_t dimensions; /* used elements of shape */
+  int64_t shape[4];
+  int64_t elements;
+  /* Of lora_A and lora_B: the layer's weight [N, K] changes by scale * B A, before magnitudes; of
+   * token embeddings the transpose, [V, D]. Else 0. */
+  double scale;
+} clora_adapter_tensor;
+
+/* The number of tensors. They are in the order of the model: A and B of each layer, then all
+ * magnitudes, then what is trained in full. */
+CLORA_API clora_status clora_adapter_tensor_count(const clora_adapter* adapter, size_t* count);
+CLORA_API clora_status clora_adapter_get_tensor(const clora_adapter* adapter, size_t index,
+                                                clora_adapter_tensor* tensor);
+/* Copies the current values of a tensor: f32, row-major. `capacity` is the number of floats at
+ * `values`, at least the tensor's elements. Waits. */
+CLORA_API clora_status clora_adapter_read_tensor(const clora_adapter* adapter, size_t index,
+                                                 float* values, size_t capacity);
+/* Replaces the values of a tensor. `count` must be its elements, and all must be finite
+ * (CLORA_INVALID_DATA). Sessions with the adapter use them from now on; engines have their own
+ * copies. Waits. */
+CLORA_API clora_status clora_adapter_write_tensor(clora_adapter* adapter, size_t index,
+                                                  const float* values, size_t count);
+
+/* ---- Merged models --------------------------------------------------------------------------- */
+
+typedef struct clora_fuse_options {
+  size_t size;
+  const char* format; /* of the written model: "safetensors", a Hugging Face folder; NULL: that */
+  const char* type;   /* of the written weights: "f32"; NULL: that */
+  void* user;
+  /* Called before each tensor; a return value other than 0 stops: the call fails with
+   * CLORA_CANCELLED, and nothing is written. NULL: no callback. */
+  int32_t (*progress)(void* user);
+} clora_fuse_options;
+
+/* Writes the adapter's model with the adapter merged into its weights to the folder `path`, which
+ * must not exist or be empty, with config.json and, if the model has one, its tokenizer (else the
+ * log has a warning). The model's own files are read again. options may be NULL. The files are
+ * complete before the first one is at `path`. CLORA_UNSUPPORTED for a format or type that is not
+ * listed above; CLORA_INVALID_DATA, naming the tensor, for a value that is not finite. Waits. */
+CLORA_API clora_status clora_fuse(const clora_adapter* adapter, const char* path,
+                                  const clora_fuse_options* options);
+
+/* ---- What sessions and engines have in common ------------------------------------------------ */
+
+typedef struct clora_logit_bias {
+  int32_t id;
+  float bias; /* added to the logit; -INFINITY: the token is never drawn */
+} clora_logit_bias;
+
+typedef enum clora_grammar_kind {
+  CLORA_GRAMMAR_NONE = 0,
+  CLORA_GRAMMAR_JSON_OBJECT = 1, /* any JSON object; without a text */
+  CLORA_GRAMMAR_JSON_SCHEMA = 2, /* docs/structured-output.md lists what a schema may contain */
+  CLORA_GRAMMAR_GBNF = 3         /* the notation of llama.cpp */
+} clora_grammar_kind;
+
+typedef struct clora_token_logprob {
+  int32_t id;
+  double logprob; /* natural logarithm; of the model, before temperature and filters */
+} clora_token_logprob;
+
 /* ---- Session: generation and forward --------------------------------------------------------- */
 
 typedef struct clora_session_options {
@@ -367,6 +450,11 @@ CLORA_API void clora_session_release(clora_session* session);
  * session's commands are recorded again at the next use; if replies of several adapters alternate,
  * keep one session for each. */
 CLORA_API clora_status clora_session_attach(clora_session* session, clora_adapter* adapter);
+/* The same with the adapter's term multiplied by `scale`, besides alpha / rank; tensors that are
+ * trained in full are not scaled. For a scale other than 1 the session has a copy of the adapter as
+ * it is now, which a later training does not change. Waits. */
+CLORA_API clora_status clora_session_attach_scaled(clora_session* session, clora_adapter* adapter,
+                                                   double scale);
 /* Makes the session use the model without an adapter. */
 CLORA_API clora_status clora_session_detach(clora_session* session);
 
@@ -390,10 +478,24 @@ typedef struct clora_generation_options {
    * already enqueued; a return value other than 0 ends the generation without a token. NULL: no
    * callback. */
   int32_t (*on_prompt)(void* user, int64_t done);
+  double typical_p;         /* 0 or 1: off */
+  double presence_penalty;  /* of tokens in the reply; 0: off */
+  double frequency_penalty; /* for each time that a token is in the reply; 0: off */
+  const clora_logit_bias* logit_biases;
+  size_t logit_bias_count;
+  int32_t logprobs;                 /* 1: the result has the log-probability of each token */
+  int64_t top_logprobs;             /* and those of the likeliest tokens, at most 32 */
+  const clora_tokenizer* tokenizer; /* for the text of the result, stop texts and grammars; NULL:
+                                       there are none */
+  const char* const* stop_texts;    /* end the reply before the first of them */
+  size_t stop_text_count;
+  int32_t grammar_kind; /* clora_grammar_kind: what the reply must match */
+  const char* grammar;  /* the text of a schema or in GBNF */
+  int64_t draft_tokens; /* as in clora_request */
 } clora_generation_options;
 
 typedef enum clora_finish_reason {
-  CLORA_FINISH_STOP = 0,     /* a token that ends an answer */
+  CLORA_FINISH_STOP = 0,     /* a token that ends an answer, or a stop text */
   CLORA_FINISH_LENGTH = 1,   /* max_tokens, or no space left */
   CLORA_FINISH_CANCELLED = 2 /* by on_token or on_prompt */
 } clora_finish_reason;
@@ -404,6 +506,12 @@ typedef struct clora_generation {
   uint64_t token_count;  /* generated */
   double prompt_seconds;
   double decode_seconds;
+  /* If requested; valid until the session's next call of clora_generate() or its release. */
+  const double* logprobs;                  /* [token_count] */
+  const clora_token_logprob* top_logprobs; /* [token_count, top_logprobs of the options] */
+  /* With a tokenizer: the text up to the first stop text, whose tokens are among the ids. */
+  const char* text;
+  size_t text_bytes; /* texts may contain '\0' */
 } clora_generation;
 
 /* Generates a continuation of the prompt. Stopping by a callback is not an error: the tokens
@@ -425,6 +533,14 @@ typedef enum clora_logit_rows {
  * Waits. Logits that are not finite are an error, as in clora_generate(). */
 CLORA_API clora_status clora_forward(clora_session* session, const int32_t* ids, size_t id_count,
                                      int32_t rows, float* logits, size_t capacity);
+
+/* Computes the hidden states of a text after a number of blocks: [T, D] f32, row-major. layer: 0
+ * for the embeddings, n for the output of block n (from 1), of the last one after the model's final
+ * norm, which is what the logits are computed from (transformers' output_hidden_states). `capacity`
+ * is the number of floats at `hidden`, at least T * D. Waits. The values are not checked. */
+CLORA_API clora_status clora_forward_hidden(clora_session* session, const int32_t* ids,
+                                            size_t id_count, int64_t layer, float* hidden,
+                                            size_t capacity);
 
 typedef struct clora_forward_target {
   size_t size;
@@ -464,6 +580,25 @@ typedef struct clora_choices {
  * finite. */
 CLORA_API clora_status clora_score_choices(clora_session* session, const clora_choices* choices,
                                            double* logprobs, size_t* likeliest);
+
+/* Texts to turn into vectors, with the special tokens that the model expects. */
+typedef struct clora_texts {
+  size_t size;
+  const int32_t* ids; /* of all texts, concatenated */
+  size_t id_count;
+  const size_t* lengths; /* [text_count]: tokens of each text, at least one */
+  size_t text_count;
+  const char* pooling; /* of a text's rows: "mean", "first", "last"; NULL: that of the model's
+                          files, or else "mean" */
+  int32_t normalise;   /* 1: vectors have length 1; -1: they have not; 0: as the model's files say,
+                          or else 1 */
+} clora_texts;
+
+/* Computes a vector for each text by an encoder, or by a decoder, with the session's adapter:
+ * [text_count, D] f32, row-major, in order. `capacity` is the number of floats at `vectors`. Many
+ * texts at once are faster than one by one. Waits. */
+CLORA_API clora_status clora_embed(clora_session* session, const clora_texts* texts, float* vectors,
+                                   size_t capacity);
 
 /* ---- Engine: many requests at once ----------------------------------------------------------- */
 /* An engine generates for many requests at once, each with its own adapters, length and sampling.
@@ -510,18 +645,6 @@ typedef struct clora_adapter_use {
   const char* name;
   double scale; /* of its term, besides alpha / rank; 0: 1 */
 } clora_adapter_use;
-
-typedef struct clora_logit_bias {
-  int32_t id;
-  float bias; /* added to the logit; -INFINITY: the token is never drawn */
-} clora_logit_bias;
-
-typedef enum clora_grammar_kind {
-  CLORA_GRAMMAR_NONE = 0,
-  CLORA_GRAMMAR_JSON_OBJECT = 1, /* any JSON object; without a text */
-  CLORA_GRAMMAR_JSON_SCHEMA = 2, /* docs/structured-output.md lists what a schema may contain */
-  CLORA_GRAMMAR_GBNF = 3         /* the notation of llama.cpp */
-} clora_grammar_kind;
 
 typedef struct clora_request {
   size_t size;
@@ -586,11 +709,6 @@ typedef enum clora_event_kind {
   CLORA_EVENT_FAILED = 3    /* instead: a logit that is not finite, a grammar that cannot go on,
                                the device */
 } clora_event_kind;
-
-typedef struct clora_token_logprob {
-  int32_t id;
-  double logprob; /* natural logarithm; of the model, before temperature and filters */
-} clora_token_logprob;
 
 typedef struct clora_event {
   size_t size;
@@ -669,7 +787,7 @@ typedef struct clora_engine_statistics {
 CLORA_API clora_status clora_engine_get_statistics(const clora_engine* engine,
                                                    clora_engine_statistics* statistics);
 
-/* ---- Training -------------------------------------------------------------------------------- */
+/* ---- Training step by step ------------------------------------------------------------------- */
 
 typedef struct clora_trainer_options {
   size_t size;
@@ -742,6 +860,164 @@ typedef struct clora_step_result {
  * has been updated by then. */
 CLORA_API clora_status clora_trainer_step(clora_trainer* trainer, const clora_train_batch* batch,
                                           double learning_rate, clora_step_result* result);
+/* The same over several micro-batches, one after the other, in the memory of the largest (gradient
+ * accumulation): loss and gradient are means over the labelled tokens of all of them, as if they
+ * were one batch. Each has its own dropout mask. */
+CLORA_API clora_status clora_trainer_step_accumulated(clora_trainer* trainer,
+                                                      const clora_train_batch* const* batches,
+                                                      size_t batch_count, double learning_rate,
+                                                      clora_step_result* result);
+/* Waits for the steps that were enqueued with result NULL. *result, which may be NULL, becomes that
+ * of the last one; its step is 0 if none was in flight. Errors: those of clora_trainer_step(). */
+CLORA_API clora_status clora_trainer_finish(clora_trainer* trainer, clora_step_result* result);
+
+/* Saves the adapter and the state of the optimizer to a folder, which can be loaded as an adapter,
+ * too. Each file is replaced at once or not at all. Waits. CLORA_DIVERGED, before anything is
+ * written, if a value is not finite. */
+CLORA_API clora_status clora_trainer_save_checkpoint(clora_trainer* trainer, const char* folder);
+/* Restores the adapter and the state of the optimizer from such a folder: the next steps are, bit
+ * for bit, those that would have followed the save, also after a step that failed. *step, which may
+ * be NULL, becomes the number of completed steps; the data from there on and the learning rates are
+ * the program's. The checkpoint must be of a trainer with the same model, adapter and options;
+ * CLORA_INVALID_ARGUMENT names what differs. CLORA_INVALID_FILE for a damaged file. Waits. */
+CLORA_API clora_status clora_trainer_load_checkpoint(clora_trainer* trainer, const char* folder,
+                                                     int64_t* step);
+
+typedef struct clora_schedule {
+  size_t size;
+  const char* kind;      /* "constant", "linear", "cosine", "wsd" (warm-up, stable, decay); NULL:
+                            "constant" */
+  double learning_rate;  /* the peak; 0: 2e-4 */
+  int64_t warmup_steps;  /* in which the rate rises from 0 */
+  double warmup_share;   /* instead, as a share of the run's steps, rounded up */
+  double decay_share;    /* of the run's steps, of "wsd"; 0: 0.2 */
+  double min_rate_share; /* share of the peak towards which the rate decays */
+} clora_schedule;
+
+/* *rate = the learning rate of a step, from 1, of a run of `steps` steps; needs no device. schedule
+ * may be NULL. From any thread. */
+CLORA_API clora_status clora_learning_rate(const clora_schedule* schedule, int64_t step,
+                                           int64_t steps, double* rate);
+
+/* ---- Records and evaluation ------------------------------------------------------------------ */
+/* Records need no context and no model. They may be used by several threads at once while none adds
+ * to them. */
+
+/* Creates an object without records, for clora_records_add(). */
+CLORA_API clora_status clora_records_create(clora_records** records);
+
+typedef struct clora_records_options {
+  size_t size;
+  int64_t max_seq_length;      /* in tokens; longer records are truncated; 0: 512 */
+  int64_t limit;               /* at most as many records of each file; 0: all */
+  int32_t no_eos;              /* 1: the eos token is not appended to texts and completions */
+  int32_t apply_chat_template; /* 1: a prompt and its completion become turns of a conversation */
+  int32_t parse_special;       /* 1: the text of a control token becomes that token */
+  const double* weights;       /* [path_count]: visits per record and epoch; NULL: all 1 */
+  const char* loss;            /* as in clora_training_options: what records are read for */
+} clora_records_options;
+
+/* Reads data files as `clora train` does (docs/training.md): JSON lines or a JSON array, also
+ * compressed, of texts, prompts with completions, or conversations. paths: files. options may be
+ * NULL. CLORA_INVALID_DATA, with file and line, for a record that cannot be used. */
+CLORA_API clora_status clora_records_load(const clora_tokenizer* tokenizer,
+                                          const char* const* paths, size_t path_count,
+                                          const clora_records_options* options,
+                                          clora_records** records);
+CLORA_API void clora_records_release(clora_records* records);
+/* Appends each document of the batch as a record, to records of clora_records_create(). They are
+ * copied. */
+CLORA_API clora_status clora_records_add(clora_records* records, const clora_train_batch* batch);
+
+typedef struct clora_records_info {
+  size_t size;
+  int64_t records;
+  int64_t tokens;
+  int64_t labelled_tokens;
+  int64_t truncated; /* records that were truncated */
+  int64_t skipped;   /* without a labelled token; not among the records */
+} clora_records_info;
+
+CLORA_API clora_status clora_records_get_info(const clora_records* records,
+                                              clora_records_info* info);
+
+typedef struct clora_evaluation {
+  size_t size;
+  int64_t step;   /* of a training run; else 0 */
+  double loss;    /* mean over the labelled tokens, in nats; exp(loss) is the perplexity */
+  int64_t tokens; /* labelled; of a preference loss, pairs or answers */
+  double seconds;
+  double reward_margin;   /* of a preference loss with pairs, else 0: mean of chosen - rejected */
+  double reward_accuracy; /* and the share of the pairs with a positive one */
+} clora_evaluation;
+
+/* Computes the mean loss of the records under the session's model and adapter, without dropout.
+ * Waits. CLORA_INVALID_DATA if no token is labelled, or if a matrix of the adapter is not finite;
+ * CLORA_INVALID_FILE for a weight of the model that is not finite; else CLORA_DIVERGED, naming the
+ * first record with such a loss. */
+CLORA_API clora_status clora_evaluate(clora_session* session, const clora_records* records,
+                                      clora_evaluation* evaluation);
+
+/* ---- A complete training run ----------------------------------------------------------------- */
+
+typedef struct clora_training_options {
+  size_t size;
+  const clora_records* train;           /* at least one record, each with a labelled token */
+  const clora_records* valid;           /* for evaluations; NULL: none */
+  const char* adapter_out;              /* folder for the adapter; checkpoints are in it */
+  const char* resume_from;              /* folder of a checkpoint of this run; NULL: none */
+  const clora_trainer_options* trainer; /* its dropout_seed must be 0: that is `seed`; NULL: all
+                                           defaults */
+  const clora_schedule* schedule;       /* NULL: all defaults */
+  int64_t batch_size;                   /* records of a micro-batch; 0: 4 */
+  int64_t grad_accumulation;            /* micro-batches of a step; 0: 1 */
+  int64_t steps;                        /* 0: determined by epochs */
+  double epochs;                        /* 0: 1 */
+  int32_t no_shuffle;                   /* 1: records in their order */
+  uint64_t seed;                        /* of the order and of dropout */
+  int64_t eval_every;                   /* steps; 0: only at the end */
+  /* Evaluations without an improvement of the loss by more than min_improvement, after which the
+   * run ends with the adapter of the lowest one; 0: off. */
+  int64_t patience;
+  double min_improvement;
+  int64_t save_every;   /* steps between checkpoints; 0: none but that of a stopped run */
+  double average_decay; /* of the average of the adapter over the steps, which is saved in
+                           adapter_out/ema; 0: none */
+  void* user;
+  /* The structs have this library's sizes. NULL: no callback. A return value of on_step other than
+   * 0 stops the run after that step, or a few later, with a checkpoint. */
+  int32_t (*on_step)(void* user, const clora_step_result* step, double tokens_per_second);
+  void (*on_eval)(void* user, const clora_evaluation* evaluation);
+  void (*on_save)(void* user, int64_t step, const char* folder);
+  /* "sft": the next token; "dpo", "ipo", "orpo": of pairs of a chosen and a rejected answer; "kto":
+   * of answers with a label. The records must be read for the same loss. The reference of a
+   * preference loss is the model with the adapter as it is, also in a run that resumes: it must
+   * then be the one that the run began with. NULL: "sft". */
+  const char* loss;
+  double beta;                       /* of a preference loss; 0: 0.1 */
+  double preference_label_smoothing; /* of "dpo", in [0, 0.5) */
+  double desirable_weight;           /* of "kto": of answers with the label true; 0: 1 */
+  double undesirable_weight;         /* the same for false */
+} clora_training_options;
+
+typedef struct clora_training_summary {
+  size_t size;
+  int64_t steps;
+  double seconds;
+  double final_loss;   /* of the last step; 0 if there was none */
+  int32_t stopped;     /* 1: by on_step */
+  int32_t ended_early; /* 1: by patience */
+  int64_t best_step;   /* with patience: of the adapter with the lowest loss, which was saved */
+  double best_loss;
+} clora_training_summary;
+
+/* Trains the adapter as `clora train` does: order of the records, schedule, evaluations,
+ * checkpoints. Saves it to adapter_out at the end, and when stopped; nothing is written before. A
+ * run that resumes from a checkpoint gives the same bits as one that was not interrupted, and is
+ * refused with CLORA_INVALID_ARGUMENT if its records, model, adapter or settings are others.
+ * summary may be NULL. Waits. */
+CLORA_API clora_status clora_train(clora_adapter* adapter, const clora_training_options* options,
+                                   clora_training_summary* summary);
 
 /* ---- clora_NAME_init(): a struct with its size set and everything else zero ------------------ */
 
@@ -760,11 +1036,14 @@ CLORA_DEFINE_INIT(clora_model_info)
 CLORA_DEFINE_INIT(clora_tokenizer_info)
 CLORA_DEFINE_INIT(clora_adapter_options)
 CLORA_DEFINE_INIT(clora_adapter_info)
+CLORA_DEFINE_INIT(clora_adapter_tensor)
+CLORA_DEFINE_INIT(clora_fuse_options)
 CLORA_DEFINE_INIT(clora_session_options)
 CLORA_DEFINE_INIT(clora_generation_options)
 CLORA_DEFINE_INIT(clora_generation)
 CLORA_DEFINE_INIT(clora_forward_target)
 CLORA_DEFINE_INIT(clora_choices)
+CLORA_DEFINE_INIT(clora_texts)
 CLORA_DEFINE_INIT(clora_engine_options)
 CLORA_DEFINE_INIT(clora_request)
 CLORA_DEFINE_INIT(clora_event)
@@ -773,6 +1052,12 @@ CLORA_DEFINE_INIT(clora_prefix)
 CLORA_DEFINE_INIT(clora_trainer_options)
 CLORA_DEFINE_INIT(clora_train_batch)
 CLORA_DEFINE_INIT(clora_step_result)
+CLORA_DEFINE_INIT(clora_schedule)
+CLORA_DEFINE_INIT(clora_records_options)
+CLORA_DEFINE_INIT(clora_records_info)
+CLORA_DEFINE_INIT(clora_evaluation)
+CLORA_DEFINE_INIT(clora_training_options)
+CLORA_DEFINE_INIT(clora_training_summary)
 #undef CLORA_DEFINE_INIT
 
 #ifdef __cplusplus

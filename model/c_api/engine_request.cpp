@@ -1,42 +1,14 @@
 #include "model/c_api/engine_request.hpp"
 
-#include <span>
-#include <string>
 #include <vector>
 
-#include "clora/model/generation/grammar/token_grammar.hpp"
-#include "model/c_api/boundary.hpp"
+#include "model/c_api/sampling.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora::c_api {
 namespace {
 
-template <class T>
-std::span<const T> array_of(const T* elements, std::size_t count, std::string_view name,
-                            std::string_view who = "clora_engine_submit") {
-  if (count > 0) require_given(elements, who, name);
-  return {elements, count};
-}
-
-double value_or(double given, double if_zero) { return given != 0 ? given : if_zero; }
-
-SamplingConfig sampling_of(const clora_request& r) {
-  SamplingConfig sampling{.temperature = r.temperature,
-                          .top_k = r.top_k,
-                          .top_p = value_or(r.top_p, 1),
-                          .min_p = r.min_p,
-                          .typical_p = value_or(r.typical_p, 1),
-                          .repetition_penalty = value_or(r.repetition_penalty, 1),
-                          .presence_penalty = r.presence_penalty,
-                          .frequency_penalty = r.frequency_penalty,
-                          .seed = r.seed,
-                          .logprobs = r.logprobs != 0,
-                          .top_logprobs = r.top_logprobs};
-  for (const auto& [id, bias] : array_of(r.logit_biases, r.logit_bias_count, "logit_biases")) {
-    sampling.logit_bias.emplace_back(id, bias);
-  }
-  return sampling;
-}
+constexpr std::string_view kSubmit = "clora_engine_submit";
 
 std::vector<std::int32_t> end_ids_of(const clora_request& r, const clora_engine& engine) {
   if (r.ignore_end != 0) {
@@ -51,45 +23,10 @@ std::vector<std::int32_t> end_ids_of(const clora_request& r, const clora_engine&
   return {r.end_ids, r.end_ids + r.end_id_count};
 }
 
-std::vector<std::string> stop_texts_of(const clora_request& r) {
-  std::vector<std::string> texts;
-  for (const char* text : array_of(r.stop_texts, r.stop_text_count, "stop_texts")) {
-    require_given(text, "clora_engine_submit", "a stop text");
-    texts.emplace_back(text);
-  }
-  return texts;
-}
-
 const GrammarVocabulary& vocabulary_of(clora_engine& engine) {
   require(engine.tokenizer.has_value(),
           "clora_engine_submit: grammars require an engine with a tokenizer");
-  std::call_once(engine.makes_vocabulary, [&] { engine.vocabulary.emplace(*engine.tokenizer); });
-  return *engine.vocabulary;
-}
-
-std::shared_ptr<const TokenGrammar> grammar_of(const clora_request& r, clora_engine& engine) {
-  constexpr std::string_view kWho = "clora_engine_submit";
-  const bool has_text =
-      r.grammar_kind == CLORA_GRAMMAR_JSON_SCHEMA || r.grammar_kind == CLORA_GRAMMAR_GBNF;
-  require(has_text || r.grammar == nullptr,
-          "{}: grammar must be NULL unless grammar_kind is CLORA_GRAMMAR_JSON_SCHEMA or "
-          "CLORA_GRAMMAR_GBNF, got kind {}",
-          kWho, r.grammar_kind);
-  if (has_text) require_given(r.grammar, kWho, "grammar");
-  switch (r.grammar_kind) {
-    case CLORA_GRAMMAR_NONE:
-      return nullptr;
-    case CLORA_GRAMMAR_JSON_OBJECT:
-      return TokenGrammar::any_json_object(vocabulary_of(engine));
-    case CLORA_GRAMMAR_JSON_SCHEMA:
-      return TokenGrammar::from_json_schema(r.grammar, vocabulary_of(engine));
-    case CLORA_GRAMMAR_GBNF:
-      return TokenGrammar::from_gbnf(r.grammar, vocabulary_of(engine));
-    default:
-      fail(ErrorCode::invalid_argument,
-           "{}: grammar_kind must be a value of clora_grammar_kind, 0 to 3, got {}", kWho,
-           r.grammar_kind);
-  }
+  return engine.vocabulary.of(*engine.tokenizer);
 }
 
 std::int64_t max_tokens_of(const clora_request& r) {
@@ -127,16 +64,18 @@ std::vector<AdapterUse> adapters_of(const clora_adapter_use* adapters, std::size
 }
 
 GenerationRequest request_of(const clora_request& r, clora_engine& engine) {
-  const auto prompt = array_of(r.prompt, r.prompt_count, "prompt");
-  return {.prompt = {prompt.begin(), prompt.end()},
-          .max_tokens = max_tokens_of(r),
-          .sampling = sampling_of(r),
-          .prompt_logprobs = prompt_logprobs_of(r),
-          .adapters = adapters_of(r.adapters, r.adapter_count, "clora_engine_submit"),
-          .end_ids = end_ids_of(r, engine),
-          .stop_texts = stop_texts_of(r),
-          .grammar = grammar_of(r, engine),
-          .draft_tokens = r.draft_tokens};
+  const auto prompt = array_of(r.prompt, r.prompt_count, "prompt", kSubmit);
+  return {
+      .prompt = {prompt.begin(), prompt.end()},
+      .max_tokens = max_tokens_of(r),
+      .sampling = sampling_of(r, kSubmit),
+      .prompt_logprobs = prompt_logprobs_of(r),
+      .adapters = adapters_of(r.adapters, r.adapter_count, kSubmit),
+      .end_ids = end_ids_of(r, engine),
+      .stop_texts = stop_texts_of(r, kSubmit),
+      .grammar = grammar_of(r.grammar_kind, r.grammar, kSubmit,
+                            [&]() -> const GrammarVocabulary& { return vocabulary_of(engine); }),
+      .draft_tokens = r.draft_tokens};
 }
 
 }  // namespace clora::c_api

@@ -1,16 +1,24 @@
 // clora.h: models and adapters.
+#include <algorithm>
+
 #include "clora/lora/peft_files.hpp"
 #include "clora/model/adapter_files/adapter_files.hpp"
 #include "clora/model/transformer/adapter_sites.hpp"
+#include "clora/model/transformer/column_scales.hpp"
+#include "clora/model/transformer/principal_start.hpp"
 #include "clora/model/transformer/saved_tensors.hpp"
 #include "clora/model/weights/stored_ends.hpp"
 #include "clora/model/weights/weights.hpp"
 #include "lora/module_selection.hpp"
+#include "lora/saved_tensors.hpp"
 #include "model/c_api/boundary.hpp"
 #include "model/c_api/handles.hpp"
 
 namespace clora::c_api {
 namespace {
+
+constexpr std::string_view kCreate = "clora_adapter_create";
+constexpr const char* kAll = "all-linear";
 
 clora_model_info info_of(const LanguageModel& model) {
   const ModelConfig& c = model.config();
@@ -38,14 +46,23 @@ const Adapter& adapter_of(const clora_adapter* adapter, std::string_view who) {
   return adapter->core->adapter;
 }
 
-clora_adapter* handle_of(std::shared_ptr<ModelCore> model, Adapter adapter) {
-  return new clora_adapter{
-      std::shared_ptr<AdapterCore>(new AdapterCore{std::move(model), std::move(adapter)})};
+clora_adapter* handle_of(std::shared_ptr<ModelCore> model, Adapter adapter,
+                         std::int64_t frozen_ranks = 0) {
+  return new clora_adapter{std::shared_ptr<AdapterCore>(
+      new AdapterCore{std::move(model), std::move(adapter), frozen_ranks})};
+}
+
+std::optional<PrincipalStart> start_of(const clora_adapter_options& options) {
+  const std::string_view name = options.init == nullptr ? "lora" : options.init;
+  const auto start = principal_start_of(name);
+  require(start || name == "lora", "{}: init must be lora, pissa or olora, got '{}'", kCreate,
+          name);
+  return start;
 }
 
 // Splits "q_proj,v_proj" at the commas.
 std::vector<std::string> names_of(const char* text) {
-  if (text == nullptr) return {"all-linear"};
+  if (text == nullptr) return {};
   std::vector<std::string> names;
   std::string_view left = text;
   for (;;) {
@@ -56,18 +73,48 @@ std::vector<std::string> names_of(const char* text) {
   }
 }
 
-Adapter new_adapter(LanguageModel& model, const clora_adapter_options& options) {
+// What the adapter trains in full.
+std::vector<SavedTensor> trained_tensors(const ModelConfig& model, const AdapterConfig& config,
+                                         const std::vector<AdapterSite>& sites) {
+  require_savable(model, config);
+  auto tensors = select_trained_tensors(savable_tensors(model), config, sites, kCreate);
+  require(
+      config.biases == TrainedBiases::none || std::ranges::any_of(tensors, &SavedTensor::is_bias),
+      "{}: bias '{}' selects nothing: {} no biases", kCreate, name_of(config.biases),
+      config.biases == TrainedBiases::all ? "the model has" : "the adapted layers have");
+  return tensors;
+}
+
+AdapterConfig config_of(const clora_adapter_options& options) {
   AdapterConfig config;
   if (options.rank != 0) config.rank = options.rank;
   if (options.alpha != 0) config.alpha = options.alpha;
   config.dropout = options.dropout;
   config.rank_stabilised = options.rank_stabilised != 0;
-  const auto sites =
-      select_sites(model.config(), names_of(options.target_modules), options.last_layers);
+  config.use_dora = options.use_dora != 0;
+  config.modules_to_save = names_of(options.modules_to_save);
+  if (options.bias != nullptr) config.biases = named_biases(options.bias);
+  return config;
+}
+
+clora_adapter* new_adapter(const std::shared_ptr<ModelCore>& core,
+                           const clora_adapter_options& options) {
+  LanguageModel& model = *core->model;
+  const auto start = start_of(options);
+  AdapterConfig config = config_of(options);
+  const std::int64_t frozen_ranks = start ? config.rank : 0;
+  config.rank += frozen_ranks;
+  if (start) config.alpha *= 2;  // the same scale
+  const char* const targets = options.target_modules;
+  const auto sites = select_sites(model.config(), names_of(targets == nullptr ? kAll : targets),
+                                  options.last_layers);
   select_exactly(config, sites, all_adapter_sites(model.config()));
-  Adapter adapter(model.context(), sites, config);
+  Adapter adapter(model.context(), sites, config, trained_tensors(model.config(), config, sites));
   adapter.initialise(options.seed);
-  return adapter;
+  initialise_magnitudes(model, adapter);
+  initialise_saved_tensors(model, adapter);
+  if (start) initialise_principal(model, adapter, *start);
+  return handle_of(core, std::move(adapter), frozen_ranks);
 }
 
 std::unique_ptr<LanguageModel> load(Context& context, const char* path,
@@ -98,6 +145,7 @@ clora_status clora_model_load(clora_context* context, const char* path,
     const clora_model_options own = read_struct(options, kWho);
     auto core = std::make_shared<ModelCore>();
     core->context = context->core;
+    core->path = path;
     core->model = load(core->context->context, path, own);
     return new clora_model{std::move(core)};
   });
@@ -114,10 +162,9 @@ clora_status clora_model_get_info(const clora_model* model, clora_model_info* in
 
 clora_status clora_adapter_create(clora_model* model, const clora_adapter_options* options,
                                   clora_adapter** adapter) {
-  constexpr std::string_view kWho = "clora_adapter_create";
-  return guarded_create(adapter, kWho, [&] {
-    const auto& core = core_of(model, kWho);
-    return handle_of(core, new_adapter(*core->model, read_struct(options, kWho)));
+  return guarded_create(adapter, kCreate, [&] {
+    const auto& core = core_of(model, kCreate);
+    return new_adapter(core, read_struct(options, kCreate));
   });
 }
 

@@ -1,4 +1,4 @@
-// clora.h: sessions, generation and the forward batch.
+// clora.h: sessions, their adapters and the forward pass.
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -34,65 +34,25 @@ std::int64_t positions_of(const clora_session_options& options, const ModelConfi
   return std::min(wanted, config.max_positions);
 }
 
+// The same modules with other scales. Waits.
+std::shared_ptr<AdapterCore> scaled_copy(const AdapterCore& core, double scale) {
+  const Adapter& own = core.adapter;
+  std::vector<AdapterModule> modules = own.modules();
+  for (AdapterModule& module : modules) {
+    module.scale = static_cast<float>(static_cast<double>(module.scale) * scale);
+  }
+  Adapter scaled(own.context(), std::move(modules), own.config(), own.saved_tensors());
+  own.context().write(scaled.parameters(), own.context().read<std::byte>(own.parameters()));
+  return std::shared_ptr<AdapterCore>(new AdapterCore{core.model, std::move(scaled)});
+}
+
 void set_adapter(clora_session& session, std::shared_ptr<AdapterCore> adapter) {
   if (session.adapter == adapter) return;
   session.generator.reset();  // they reference the previous adapter's matrices
   session.forward.reset();
   session.evaluator.reset();
+  session.embedder.reset();
   session.adapter = std::move(adapter);
-}
-
-Generator& generator_of(clora_session& session) {
-  if (session.generator == nullptr) {
-    session.generator =
-        std::make_unique<Generator>(*session.model->model, session.adapter_or_null(),
-                                    session.max_positions, session.kv_cache_type);
-  }
-  return *session.generator;
-}
-
-ForwardPass& forward_of(clora_session& session) {
-  if (session.forward == nullptr) {
-    session.forward =
-        std::make_unique<ForwardPass>(*session.model->model, session.adapter_or_null());
-  }
-  return *session.forward;
-}
-
-void require_in(double value, double least, double most, std::string_view name) {
-  require(value >= least && value <= most, "clora_generate: {} must be in [{}, {}], got {}", name,
-          least, most, value);
-}
-
-void check(const clora_generation_options& o) {
-  require(o.max_tokens >= 0 && o.top_k >= 0,
-          "clora_generate: max_tokens and top_k must not be negative, got {} and {}", o.max_tokens,
-          o.top_k);
-  require_in(o.temperature, 0, 1000, "temperature");
-  require_in(o.top_p, 0, 1, "top_p");
-  require_in(o.min_p, 0, 1, "min_p");
-  require_in(o.repetition_penalty, 0, 1000, "repetition_penalty");
-  if (o.end_id_count > 0) require_given(o.end_ids, "clora_generate", "end_ids");
-}
-
-GenerationConfig config_of(const clora_generation_options& o, const ModelConfig& model) {
-  check(o);
-  GenerationConfig config;
-  if (o.max_tokens != 0) config.max_tokens = o.max_tokens;
-  SamplingConfig& sampling = config.sampling;
-  sampling.temperature = o.temperature;
-  sampling.top_k = o.top_k;
-  if (o.top_p != 0) sampling.top_p = o.top_p;
-  sampling.min_p = o.min_p;
-  if (o.repetition_penalty != 0) sampling.repetition_penalty = o.repetition_penalty;
-  sampling.seed = o.seed;
-  if (o.ignore_end != 0) return config;
-  if (o.end_ids != nullptr) {
-    config.end_ids.assign(o.end_ids, o.end_ids + o.end_id_count);
-  } else {
-    config.end_ids = model.eos_ids;
-  }
-  return config;
 }
 
 LogitRows rows_of(std::int64_t rows, std::string_view who) {
@@ -112,6 +72,15 @@ Shape logits_shape(const clora_session& session, std::size_t count, LogitRows ro
           session.model->model->config().vocabulary};
 }
 
+void attach(clora_session* session, const clora_adapter* adapter, double scale,
+            std::string_view who) {
+  clora_session& own = session_of(session, who);
+  require_given(adapter, who, "adapter");
+  require(adapter->core->model == own.model,
+          "{}: the adapter must belong to the session's model; load it with that model", who);
+  set_adapter(own, scale == 1 ? adapter->core : scaled_copy(*adapter->core, scale));
+}
+
 Fence enqueue(clora_session& session, std::span<const std::int32_t> ids,
               const clora_forward_target& target, std::string_view who) {
   require_given(target.logits, who, "target's logits");
@@ -125,6 +94,32 @@ Fence enqueue(clora_session& session, std::span<const std::int32_t> ids,
 }
 
 }  // namespace
+
+Generator& generator_of(clora_session& session) {
+  if (session.generator == nullptr) {
+    session.generator =
+        std::make_unique<Generator>(*session.model->model, session.adapter_or_null(),
+                                    session.max_positions, session.kv_cache_type);
+  }
+  return *session.generator;
+}
+
+ForwardPass& forward_of(clora_session& session) {
+  if (session.forward == nullptr) {
+    session.forward =
+        std::make_unique<ForwardPass>(*session.model->model, session.adapter_or_null());
+  }
+  return *session.forward;
+}
+
+Evaluator& evaluator_of(clora_session& session) {
+  if (session.evaluator == nullptr) {
+    session.evaluator =
+        std::make_unique<Evaluator>(*session.model->model, session.adapter_or_null());
+  }
+  return *session.evaluator;
+}
+
 }  // namespace clora::c_api
 
 using namespace clora;
@@ -151,53 +146,20 @@ clora_status clora_session_create(clora_model* model, const clora_session_option
 void clora_session_release(clora_session* session) { delete session; }
 
 clora_status clora_session_attach(clora_session* session, clora_adapter* adapter) {
+  return guarded([&] { attach(session, adapter, 1, "clora_session_attach"); });
+}
+
+clora_status clora_session_attach_scaled(clora_session* session, clora_adapter* adapter,
+                                         double scale) {
   return guarded([&] {
-    constexpr std::string_view kWho = "clora_session_attach";
-    clora_session& own = session_of(session, kWho);
-    require_given(adapter, kWho, "adapter");
-    require(adapter->core->model == own.model,
-            "{}: the adapter must belong to the session's model; load it with that model", kWho);
-    set_adapter(own, adapter->core);
+    constexpr std::string_view kWho = "clora_session_attach_scaled";
+    require(std::isfinite(scale), "{}: the scale must be finite, got {}", kWho, scale);
+    attach(session, adapter, scale, kWho);
   });
 }
 
 clora_status clora_session_detach(clora_session* session) {
   return guarded([&] { set_adapter(session_of(session, "clora_session_detach"), nullptr); });
-}
-
-clora_status clora_generate(clora_session* session, const int32_t* prompt, size_t prompt_count,
-                            const clora_generation_options* options, int32_t* ids, size_t capacity,
-                            clora_generation* generation) {
-  return guarded([&] {
-    constexpr std::string_view kWho = "clora_generate";
-    clora_session& own = session_of(session, kWho);
-    const std::span<const std::int32_t> prompt_ids = ids_of(prompt, prompt_count, kWho);
-    const clora_generation_options o = read_struct(options, kWho);
-    GenerationConfig config = config_of(o, own.model->model->config());
-    if (ids != nullptr) {
-      require(capacity > 0, "{}: the array for the ids must have space for at least one id", kWho);
-      config.max_tokens = std::min(config.max_tokens, static_cast<std::int64_t>(capacity));
-    }
-    if (generation != nullptr) require_writable(generation, kWho);
-    if (o.on_prompt != nullptr) {
-      config.on_prompt = [&o](std::int64_t done) { return o.on_prompt(o.user, done) == 0; };
-    }
-    std::function<bool(std::int32_t)> on_token;
-    if (o.on_token != nullptr) {
-      on_token = [&o](std::int32_t id) { return o.on_token(o.user, id) == 0; };
-    }
-    const Generation generated = generator_of(own).generate(prompt_ids, config, on_token);
-    own.model->context->prompt_tokens += prompt_count;
-    own.model->context->generated_tokens += generated.ids.size();
-    if (ids != nullptr) std::ranges::copy(generated.ids, ids);
-    if (generation == nullptr) return;
-    clora_generation result{};
-    result.finish_reason = static_cast<std::int32_t>(generated.finish_reason);
-    result.token_count = generated.ids.size();
-    result.prompt_seconds = generated.prompt_seconds;
-    result.decode_seconds = generated.decode_seconds;
-    write_struct(generation, result, kWho);
-  });
 }
 
 clora_status clora_forward(clora_session* session, const int32_t* ids, size_t id_count,
@@ -214,6 +176,23 @@ clora_status clora_forward(clora_session* session, const int32_t* ids, size_t id
     const std::vector<float> values = forward_of(own).logits(ids_of(ids, id_count, kWho), which);
     own.model->context->forward_tokens += id_count;
     std::ranges::copy(values, logits);
+  });
+}
+
+clora_status clora_forward_hidden(clora_session* session, const int32_t* ids, size_t id_count,
+                                  int64_t layer, float* hidden, size_t capacity) {
+  return guarded([&] {
+    constexpr std::string_view kWho = "clora_forward_hidden";
+    clora_session& own = session_of(session, kWho);
+    require_given(hidden, kWho, "hidden");
+    require_fits(own, id_count, kWho);
+    const auto width = static_cast<std::size_t>(own.model->model->config().hidden_size);
+    require(capacity >= id_count * width, "{}: the array must have space for {} values, got {}",
+            kWho, id_count * width, capacity);
+    const std::vector<float> values =
+        forward_of(own).hidden_states(ids_of(ids, id_count, kWho), layer);
+    own.model->context->forward_tokens += id_count;
+    std::ranges::copy(values, hidden);
   });
 }
 

@@ -110,8 +110,7 @@ clora_status clora_tokenizer_load(const char* path, clora_tokenizer** tokenizer)
   constexpr std::string_view kWho = "clora_tokenizer_load";
   return guarded_create(tokenizer, kWho, [&] {
     require_given(path, kWho, "path");
-    auto result =
-        std::make_unique<clora_tokenizer>(clora_tokenizer{load_tokenizer(path), std::nullopt, {}});
+    auto result = std::make_unique<clora_tokenizer>(load_tokenizer(path));
     find_chat_template(*result);
     return result.release();
   });

@@ -38,6 +38,53 @@ Fingerprint fingerprint_of(const OptimizerConfig& c) {
   return settings;
 }
 
+void add_preference(Fingerprint& settings, const PreferenceLoss& loss) {
+  const auto& [kind, beta, smoothing, desirable, undesirable] = loss.formula;
+  append(settings, {setting("loss", name_of(kind)), setting("beta", beta),
+                    setting("label smoothing of preferences", smoothing),
+                    setting("weight of desirable answers", desirable),
+                    setting("weight of undesirable answers", undesirable)});
+}
+
+void add_contrastive(Fingerprint& settings, const ContrastiveLoss& loss) {
+  settings.push_back(setting("contrastive scale", loss.scale));
+  settings.push_back(setting("pooling", static_cast<int>(loss.pooling)));
+}
+
+void add_supervised(Fingerprint& settings, const SupervisedLoss& loss) {
+  if (loss.label_smoothing > 0) {
+    settings.push_back(setting("label smoothing", loss.label_smoothing));
+  }
+  if (loss.z_loss > 0) settings.push_back(setting("weight of the z-loss", loss.z_loss));
+  if (loss.neftune_alpha > 0) settings.push_back(setting("NEFTune alpha", loss.neftune_alpha));
+}
+
+// Checkpoints of blocks give the same bits.
+void add_policy(Fingerprint& settings, const MemoryPolicy& policy) {
+  if (policy.feed_forward_rows > 0) {
+    settings.push_back(setting("rows of a feed-forward tile", policy.feed_forward_rows));
+  }
+  if (policy.saved != SavedType::as_computed) {
+    settings.push_back(setting("type of saved activations", name_of(policy.saved)));
+  }
+}
+
+Fingerprint fingerprint_of(const TrainerConfig& c) {
+  Fingerprint settings{setting("weight decay", c.weight_decay), setting("clip norm", c.clip_norm),
+                       setting("dropout seed", c.dropout_seed)};
+  if (c.frozen_ranks > 0) settings.push_back(setting("frozen ranks", c.frozen_ranks));
+  if (c.average_decay > 0) settings.push_back(setting("decay of the average", c.average_decay));
+  if (c.contrastive) add_contrastive(settings, *c.contrastive);
+  if (c.preference) add_preference(settings, *c.preference);
+  add_supervised(settings, c.supervised);
+  if (c.router_aux_loss_coef > 0) {
+    settings.push_back(setting("router aux loss coef", c.router_aux_loss_coef));
+  }
+  add_policy(settings, c.policy);
+  append(settings, fingerprint_of(c.optimizer));
+  return settings;
+}
+
 Fingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records) {
   Fingerprint settings{setting("batch size", c.batch_size),
                        setting("gradient accumulation", c.grad_accumulation),
@@ -53,37 +100,16 @@ Fingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records) {
   // Checkpoints of earlier versions have none of what follows.
   if (c.frozen_ranks > 0) settings.push_back(setting("frozen ranks", c.frozen_ranks));
   if (c.average_decay > 0) settings.push_back(setting("decay of the average", c.average_decay));
-  if (c.contrastive) {
-    settings.push_back(setting("contrastive scale", c.contrastive->scale));
-    settings.push_back(setting("pooling", static_cast<int>(c.contrastive->pooling)));
-  }
-  if (c.preference) {
-    const auto& [kind, beta, smoothing, desirable, undesirable] = c.preference->formula;
-    append(settings, {setting("loss", name_of(kind)), setting("beta", beta),
-                      setting("label smoothing of preferences", smoothing),
-                      setting("weight of desirable answers", desirable),
-                      setting("weight of undesirable answers", undesirable)});
-  }
-  // Checkpoints of earlier versions do not have these.
-  const SupervisedLoss& loss = c.supervised;
-  if (loss.label_smoothing > 0) {
-    settings.push_back(setting("label smoothing", loss.label_smoothing));
-  }
-  if (loss.z_loss > 0) settings.push_back(setting("weight of the z-loss", loss.z_loss));
-  if (loss.neftune_alpha > 0) settings.push_back(setting("NEFTune alpha", loss.neftune_alpha));
+  if (c.contrastive) add_contrastive(settings, *c.contrastive);
+  if (c.preference) add_preference(settings, *c.preference);
+  add_supervised(settings, c.supervised);
   if (c.warmup_share > 0) settings.push_back(setting("warm-up share", c.warmup_share));
   if (c.schedule == Schedule::wsd) settings.push_back(setting("decay share", c.decay_share));
   if (c.min_rate_share > 0) settings.push_back(setting("minimum rate share", c.min_rate_share));
   if (c.router_aux_loss_coef > 0) {
     settings.push_back(setting("router aux loss coef", c.router_aux_loss_coef));
   }
-  // Checkpoints of blocks give the same bits.
-  if (c.policy.feed_forward_rows > 0) {
-    settings.push_back(setting("rows of a feed-forward tile", c.policy.feed_forward_rows));
-  }
-  if (c.policy.saved != SavedType::as_computed) {
-    settings.push_back(setting("type of saved activations", name_of(c.policy.saved)));
-  }
+  add_policy(settings, c.policy);
   append(settings, fingerprint_of(c.optimizer));
   return settings;
 }
@@ -123,6 +149,14 @@ Fingerprint fingerprint_of_run(const LanguageModel& model, const Adapter& adapte
   Fingerprint fingerprint = fingerprint_of(config, train);
   append(fingerprint, fingerprint_of(adapter));
   append(fingerprint, fingerprint_of(train));
+  append(fingerprint, fingerprint_of(model));
+  return fingerprint;
+}
+
+Fingerprint fingerprint_of_trainer(const LanguageModel& model, const Adapter& adapter,
+                                   const TrainerConfig& config) {
+  Fingerprint fingerprint = fingerprint_of(config);
+  append(fingerprint, fingerprint_of(adapter));
   append(fingerprint, fingerprint_of(model));
   return fingerprint;
 }

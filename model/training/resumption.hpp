@@ -14,6 +14,11 @@ namespace clora {
 Fingerprint fingerprint_of_run(const LanguageModel& model, const Adapter& adapter,
                                const Records& train, const TrainingRunConfig& config);
 
+// Returns what the next steps of a Trainer depend on besides its state, the data and the learning
+// rates: model, adapter and settings. For checkpoints of programs that run their own steps.
+Fingerprint fingerprint_of_trainer(const LanguageModel& model, const Adapter& adapter,
+                                   const TrainerConfig& config);
+
 struct ResumePoint {
   std::int64_t step = 0;         // of the checkpoint
   std::int64_t steps_then = 0;   // length of the run when the checkpoint was written

@@ -94,6 +94,15 @@ std::string_view name_of(Schedule schedule) {
   return "constant";
 }
 
+Schedule named_schedule(std::string_view name) {
+  for (const Schedule schedule :
+       {Schedule::constant, Schedule::linear, Schedule::cosine, Schedule::wsd}) {
+    if (name_of(schedule) == name) return schedule;
+  }
+  fail(ErrorCode::invalid_argument,
+       "training: the schedule must be constant, linear, cosine or wsd, got '{}'", name);
+}
+
 void check(const TrainingRunConfig& config) {
   check(config.policy);
   check_supervised(config);

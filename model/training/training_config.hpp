@@ -23,6 +23,8 @@ namespace clora {
 // wsd: warm-up, stable, decay; the rate is constant until the last decay_share of the run.
 enum class Schedule { constant, linear, cosine, wsd };
 std::string_view name_of(Schedule schedule);
+// Errors: invalid_argument, with all names.
+Schedule named_schedule(std::string_view name);
 
 struct TrainingRunConfig {
   std::int64_t batch_size = 4;  // records per micro-batch

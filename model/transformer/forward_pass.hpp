@@ -1,5 +1,5 @@
-// ForwardPass: logits of a model for given token ids, without a cache and without sampling. The
-// full text is processed at once, and every token's row of logits is available.
+// ForwardPass: logits and hidden states of a model for given token ids, without a cache and without
+// sampling. The full text is processed at once, and every token's row is available.
 //
 // A forward is recorded once for each row count that occurs (rounded up, so there are few) and
 // replayed. Threads: one at a time. Must not outlive the model or the adapter.
@@ -35,7 +35,12 @@ class ForwardPass {
   // the adapter's matrix that is not finite; else diverged. enqueue() does not check the logits.
   std::vector<float> logits(std::span<const std::int32_t> ids, LogitRows rows = LogitRows::all);
 
-  // out [T, V] or [1, V] = the same, enqueued after all earlier commands and after the foreign
+  // Returns the residual stream [T, D] after the first `blocks` blocks: 0 for the embeddings; after
+  // all blocks with the final norm, if the model has one, so that the head follows. Waits; the
+  // values are not checked. REQUIRES in addition: 0 <= blocks <= the model's.
+  std::vector<float> hidden_states(std::span<const std::int32_t> ids, std::int64_t blocks);
+
+  // out [T, V] or [1, V] = the logits, enqueued after all earlier commands and after the foreign
   // events of wait_list. `ids` is copied. The fence passes when `out` is filled. Does not wait if a
   // forward for this number of tokens is still recorded; otherwise records it, which may wait for
   // earlier commands, but never for wait_list. REQUIRES in addition: out is f32 and of that shape.

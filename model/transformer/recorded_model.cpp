@@ -27,7 +27,7 @@ RecordedModel::RecordedModel(Recording& recording, const ModelInputs& inputs)
   }
   const Tensor x = model.is_first() ? record_embeddings(inputs.ids) : stream_;
   const bool fused = inputs.fused_blocks && inputs.fused_blocks(x);
-  output_ = fused ? x : record_blocks(x);
+  output_ = fused ? x : record_blocks(x, inputs);
   if (!model.is_last()) return;
   selected_rows_ = selected(output_, inputs.selected);
   output_ = selected_rows_;
@@ -140,7 +140,8 @@ bool RecordedModel::Block::is_trained() const {
 
 // What an activation-checkpointed block saves is overwritten when it is recomputed: a temporary
 // lives until the last command that uses it, so nothing has to be dropped here.
-Tensor RecordedModel::record_blocks(Tensor x) {
+Tensor RecordedModel::record_blocks(Tensor x, const ModelInputs& inputs) {
+  if (inputs.after_blocks) inputs.after_blocks(x, 0);
   for (const BlockWeights& weights : recording_.model().blocks()) {
     Block& block = blocks_.emplace_back();
     if (keeps_input(blocks_.size() - 1)) block.input = recording_.save_checkpoint(x);
@@ -151,6 +152,7 @@ Tensor RecordedModel::record_blocks(Tensor x) {
     }
     block.gradients = recording_.take_adapted_gradients();
     x = record_block(block, x);
+    if (inputs.after_blocks) inputs.after_blocks(x, std::ssize(blocks_));
     if (!recording_.trains()) block = {};
   }
   return x;

@@ -30,6 +30,9 @@ struct ModelInputs {
   Tensor selected_groups = {};
   // May record all blocks at once, as x becomes their output, and return true.
   std::function<bool(const Tensor& x)> fused_blocks = {};
+  // Called with x [T, D] f32 and the number of blocks that have added to it: 0 for the embeddings.
+  // Commands that read x are recorded here. REQUIRES: no fused_blocks.
+  std::function<void(const Tensor& x, std::int64_t blocks)> after_blocks = {};
   DType output_type = DType::f32;
 };
 
@@ -96,7 +99,7 @@ class RecordedModel {
   void record_embeddings_backward(const Tensor& dx);
   // What an encoder adds to its embeddings, and their norm.
   Tensor with_positions(const Tensor& x);
-  Tensor record_blocks(Tensor x);
+  Tensor record_blocks(Tensor x, const ModelInputs& inputs);
   // Returns the block's output.
   Tensor record_block(Block& block, const Tensor& x);
   // The same for one layer.

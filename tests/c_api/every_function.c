@@ -211,6 +211,122 @@ static clora_adapter* trained_adapter(clora_model* model) {
   return adapter;
 }
 
+/* Steps of two micro-batches at the rates of a schedule; a checkpoint gives the same next step. */
+static void accumulated_steps(clora_model* model, const char* work_folder) {
+  static const int32_t ids[2][4] = {{72, 5, 61, 30}, {11, 12, 13, 14}};
+  clora_adapter* adapter = NULL;
+  clora_trainer* trainer = NULL;
+  clora_schedule schedule = clora_schedule_init();
+  clora_train_batch one = clora_train_batch_init(), other = clora_train_batch_init();
+  const clora_train_batch* batches[2] = {&one, &other};
+  clora_step_result next = clora_step_result_init(), again = clora_step_result_init();
+  double rate = 0;
+  int64_t step = 0;
+  char folder[4096];
+  snprintf(folder, sizeof folder, "%s/checkpoint", work_folder);
+  one.ids = ids[0];
+  other.ids = ids[1];
+  one.id_count = other.id_count = 4;
+  schedule.kind = "linear";
+  schedule.learning_rate = 1e-2;
+  OK(clora_adapter_create(model, NULL, &adapter));
+  OK(clora_trainer_create(adapter, NULL, &trainer));
+  for (int i = 1; i <= 3; ++i) {
+    OK(clora_learning_rate(&schedule, i, 4, &rate));
+    OK(clora_trainer_step_accumulated(trainer, batches, 2, rate, NULL));
+  }
+  EXPECT(rate == 0.5e-2);
+  OK(clora_trainer_finish(trainer, &next));
+  EXPECT(next.step == 3 && next.tokens == 6);
+  OK(clora_trainer_save_checkpoint(trainer, folder));
+  OK(clora_trainer_step_accumulated(trainer, batches, 2, rate, &next));
+  OK(clora_trainer_load_checkpoint(trainer, folder, &step));
+  EXPECT(step == 3);
+  OK(clora_trainer_step_accumulated(trainer, batches, 2, rate, &again));
+  EXPECT(again.step == 4 && again.loss == next.loss && again.grad_norm == next.grad_norm);
+  clora_trainer_release(trainer);
+  clora_adapter_release(adapter);
+}
+
+static int32_t on_step(void* user, const clora_step_result* step, double tokens_per_second) {
+  EXPECT(tokens_per_second > 0);
+  *(double*)user = step->loss;
+  return 0;
+}
+
+/* A run on records of a file, and an evaluation on records of arrays. */
+static void complete_run(clora_model* model, const char* model_folder, const char* work_folder) {
+  static const int32_t ids[4] = {72, 5, 61, 30};
+  char file[4096], folder[4096];
+  const char* path = file;
+  double loss = 0;
+  clora_tokenizer* tokenizer = NULL;
+  clora_records *train = NULL, *valid = NULL;
+  clora_adapter* adapter = NULL;
+  clora_session* session = NULL;
+  clora_train_batch batch = clora_train_batch_init();
+  clora_records_info info = clora_records_info_init();
+  clora_training_options options = clora_training_options_init();
+  clora_training_summary summary = clora_training_summary_init();
+  clora_evaluation evaluation = clora_evaluation_init();
+  snprintf(file, sizeof file, "%s/train.jsonl", work_folder);
+  snprintf(folder, sizeof folder, "%s/run", work_folder);
+  FILE* data = fopen(file, "w");
+  EXPECT(data != NULL);
+  fputs("{\"text\": \"the llo abc\"}\n{\"text\": \"the llo\"}\n", data);
+  EXPECT(fclose(data) == 0);
+  OK(clora_tokenizer_load(model_folder, &tokenizer));
+  OK(clora_records_load(tokenizer, &path, 1, NULL, &train));
+  OK(clora_records_get_info(train, &info));
+  EXPECT(info.records == 2 && info.labelled_tokens > 4 && info.truncated == 0);
+  batch.ids = ids;
+  batch.id_count = 4;
+  OK(clora_records_create(&valid));
+  OK(clora_records_add(valid, &batch));
+  OK(clora_adapter_create(model, NULL, &adapter));
+  options.train = train;
+  options.valid = valid;
+  options.adapter_out = folder;
+  options.steps = 3;
+  options.user = &loss;
+  options.on_step = on_step;
+  OK(clora_train(adapter, &options, &summary));
+  EXPECT(summary.steps == 3 && summary.final_loss == loss && loss > 0);
+  OK(clora_session_create(model, NULL, &session));
+  OK(clora_evaluate(session, valid, &evaluation));
+  EXPECT(evaluation.tokens == 3 && evaluation.loss > 0);
+  clora_session_release(session);
+  clora_adapter_release(adapter);
+  clora_records_release(train);
+  clora_records_release(valid);
+  clora_tokenizer_release(tokenizer);
+}
+
+/* Doubles the first matrix B of a copy of the adapter by its values. */
+static void values_of_adapters(clora_model* model, const char* folder) {
+  clora_adapter* adapter = NULL;
+  clora_adapter_tensor tensor = clora_adapter_tensor_init();
+  size_t count = 0;
+  OK(clora_adapter_load(model, folder, &adapter));
+  OK(clora_adapter_tensor_count(adapter, &count));
+  EXPECT(count == 28); /* A and B of 14 layers */
+  OK(clora_adapter_get_tensor(adapter, 1, &tensor));
+  EXPECT(strstr(tensor.name, ".lora_B") != NULL && tensor.dimensions == 2);
+  EXPECT(tensor.shape[1] == 4 && tensor.scale == 4); /* alpha 16 over rank 4 */
+  const size_t elements = (size_t)tensor.elements;
+  float* values = malloc(elements * sizeof *values);
+  float* again = malloc(elements * sizeof *again);
+  EXPECT(values != NULL && again != NULL);
+  OK(clora_adapter_read_tensor(adapter, 1, values, elements));
+  for (size_t i = 0; i < elements; ++i) values[i] *= 2;
+  OK(clora_adapter_write_tensor(adapter, 1, values, elements));
+  OK(clora_adapter_read_tensor(adapter, 1, again, elements));
+  EXPECT(memcmp(values, again, elements * sizeof *values) == 0);
+  free(values);
+  free(again);
+  clora_adapter_release(adapter);
+}
+
 /* ---- Generation and forward ---- */
 
 static size_t greedy(clora_session* session, int32_t* ids) {
@@ -232,6 +348,56 @@ static void attached_adapters(clora_session* session, clora_adapter* adapter) {
   OK(clora_session_detach(session));
   greedy(session, again);
   EXPECT(memcmp(base, again, sizeof base) == 0);
+  OK(clora_session_attach_scaled(session, adapter, 0.5));
+  OK(clora_session_attach_scaled(session, adapter, 0));
+  greedy(session, again);
+  EXPECT(memcmp(base, again, sizeof base) == 0);
+  OK(clora_session_detach(session));
+}
+
+/* The last hidden states are those of the vector that is the text's last row. */
+static void hidden_states_and_vectors(clora_session* session, clora_model* model) {
+  static const size_t length = kPrompt;
+  clora_model_info info = clora_model_info_init();
+  clora_texts texts = clora_texts_init();
+  OK(clora_model_get_info(model, &info));
+  const size_t width = (size_t)info.hidden_size;
+  float* hidden = malloc(kPrompt * width * sizeof *hidden);
+  float* vector = malloc(width * sizeof *vector);
+  EXPECT(hidden != NULL && vector != NULL);
+  OK(clora_forward_hidden(session, prompt, kPrompt, info.layers, hidden, kPrompt * width));
+  texts.ids = prompt;
+  texts.id_count = kPrompt;
+  texts.lengths = &length;
+  texts.text_count = 1;
+  texts.pooling = "last";
+  texts.normalise = -1;
+  OK(clora_embed(session, &texts, vector, width));
+  for (size_t i = 0; i < width; ++i) {
+    EXPECT(fabs((double)vector[i] - (double)hidden[(kPrompt - 1) * width + i]) < 1e-4);
+  }
+  free(hidden);
+  free(vector);
+}
+
+/* The model with the adapter merged into its weights replies as the two do apart. */
+static void merged_model(clora_context* context, clora_adapter* adapter, clora_session* session,
+                         const char* work_folder) {
+  char folder[4096];
+  int32_t want[kReply], got[kReply];
+  clora_model* merged = NULL;
+  clora_session* alone = NULL;
+  snprintf(folder, sizeof folder, "%s/merged", work_folder);
+  OK(clora_fuse(adapter, folder, NULL));
+  OK(clora_model_load(context, folder, NULL, &merged));
+  OK(clora_session_create(merged, NULL, &alone));
+  OK(clora_session_attach(session, adapter));
+  greedy(session, want);
+  greedy(alone, got);
+  EXPECT(memcmp(want, got, sizeof want) == 0);
+  OK(clora_session_detach(session));
+  clora_session_release(alone);
+  clora_model_release(merged);
 }
 
 static void stopped_by_the_callback(clora_session* session, struct seen* seen) {
@@ -483,7 +649,7 @@ static void statistics(clora_context* context, const struct seen* seen) {
                                       s.cache_bytes + s.scratch_bytes);
   EXPECT(s.memory_high_water_bytes >= s.memory_in_use_bytes);
   EXPECT(s.memory_limit_bytes > s.memory_high_water_bytes);
-  EXPECT(s.trained_tokens == 22 * 9 && s.generated_tokens > kReply && s.forward_tokens > 0);
+  EXPECT(s.trained_tokens > 22 * 9 + 5 * 8 && s.generated_tokens > kReply && s.forward_tokens > 0);
   EXPECT(s.prompt_tokens >= 4 * kPrompt);
   EXPECT(seen->metrics > 0);
 }
@@ -503,8 +669,13 @@ static void run(const char* model_folder, const char* work_folder) {
   EXPECT(counted_bytes(context, &seen) > model_bytes);
   OK(clora_adapter_save(adapter, work_folder));
   OK(clora_adapter_load(model, work_folder, &loaded));
+  accumulated_steps(model, work_folder);
+  complete_run(model, model_folder, work_folder);
+  values_of_adapters(model, work_folder);
   OK(clora_session_create(model, NULL, &session));
   attached_adapters(session, loaded);
+  hidden_states_and_vectors(session, model);
+  merged_model(context, loaded, session, work_folder);
   engine(model, session, loaded, work_folder);
   stopped_by_the_callback(session, &seen);
   forward_agrees_with_generation(session, vocabulary_of(model));

@@ -70,6 +70,21 @@ TEST_F(EmbeddingExamples, ALoopServesPromptsWithTwoAdaptersAsEachAloneWouldBe) {
   EXPECT_THAT(absent.err, HasSubstr("/no/adapter"));
 }
 
+TEST_F(EmbeddingExamples, TrainingLowersTheLossAndSavesAnAdapter) {
+  const test::ProgramResult trained =
+      run("embedding_train_c", {model(), folder_ / "out", "the llo abc", "abcabc"});
+  EXPECT_EQ(trained.exit_code, 0) << trained.err;
+  const auto loss_after = [&](const std::string& words) {
+    const std::size_t at = trained.out.find(words);
+    EXPECT_NE(at, std::string::npos) << words;
+    return std::stod(trained.out.substr(at + words.size()));
+  };
+  EXPECT_LT(loss_after("loss of the adapter "), 0.8 * loss_after("step 1  loss "));
+  const test::ProgramResult replies =
+      run("embedding_generate_c", {model(), "the llo", folder_ / "out"});
+  EXPECT_EQ(replies.exit_code, 0) << replies.err;
+}
+
 TEST_F(EmbeddingExamples, AQueueOfTheProgramsOwnGetsTheLogits) {
   const test::ProgramResult result = run("embedding_own_queue", {model()});
   EXPECT_EQ(result.exit_code, 0) << result.err;

@@ -158,6 +158,7 @@ TEST_F(CApi, NullHandlesAreRefusedByName) {
   clora_adapter* adapter = nullptr;
   clora_trainer* trainer = nullptr;
   clora_engine* engine = nullptr;
+  clora_records* records = nullptr;
   std::int32_t number = 0;
   std::size_t count = 0;
   const auto refused = [](clora_status status, const char* part) {
@@ -186,6 +187,29 @@ TEST_F(CApi, NullHandlesAreRefusedByName) {
   refused(clora_adapter_save(nullptr, "x"), "clora_adapter_save: adapter");
   refused(clora_trainer_create(nullptr, nullptr, &trainer), "clora_trainer_create: adapter");
   refused(clora_trainer_step(nullptr, nullptr, 1, nullptr), "clora_trainer_step: trainer");
+  refused(clora_trainer_step_accumulated(nullptr, nullptr, 0, 1, nullptr),
+          "clora_trainer_step_accumulated: batches");
+  refused(clora_trainer_finish(nullptr, nullptr), "clora_trainer_finish: trainer");
+  refused(clora_trainer_save_checkpoint(nullptr, "x"), "clora_trainer_save_checkpoint: trainer");
+  refused(clora_trainer_load_checkpoint(nullptr, "x", nullptr),
+          "clora_trainer_load_checkpoint: trainer");
+  refused(clora_records_create(nullptr), "clora_records_create: the result pointer");
+  refused(clora_records_load(nullptr, nullptr, 0, nullptr, &records),
+          "clora_records_load: tokenizer");
+  refused(clora_records_add(nullptr, nullptr), "clora_records_add: records");
+  refused(clora_records_get_info(nullptr, nullptr), "clora_records_get_info: records");
+  refused(clora_evaluate(nullptr, nullptr, nullptr), "clora_evaluate: session");
+  refused(clora_train(nullptr, nullptr, nullptr), "clora_train: adapter");
+  refused(clora_adapter_tensor_count(nullptr, &count), "clora_adapter_tensor_count: adapter");
+  refused(clora_adapter_get_tensor(nullptr, 0, nullptr), "clora_adapter_get_tensor: adapter");
+  refused(clora_adapter_read_tensor(nullptr, 0, nullptr, 0), "clora_adapter_read_tensor: adapter");
+  refused(clora_adapter_write_tensor(nullptr, 0, nullptr, 0),
+          "clora_adapter_write_tensor: adapter");
+  refused(clora_fuse(nullptr, "x", nullptr), "clora_fuse: adapter");
+  refused(clora_session_attach_scaled(nullptr, nullptr, 1), "clora_session_attach_scaled: session");
+  refused(clora_forward_hidden(nullptr, &number, 1, 0, nullptr, 0),
+          "clora_forward_hidden: session");
+  refused(clora_embed(nullptr, nullptr, nullptr, 0), "clora_embed: session");
   refused(clora_engine_create(nullptr, nullptr, &engine), "clora_engine_create: model");
   refused(clora_engine_add_adapter(nullptr, "x", nullptr), "clora_engine_add_adapter: engine");
   refused(clora_engine_remove_adapter(nullptr, "x"), "clora_engine_remove_adapter: engine");
@@ -208,6 +232,7 @@ TEST(CApiRelease, TakesNull) {
   clora_session_release(nullptr);
   clora_engine_release(nullptr);
   clora_trainer_release(nullptr);
+  clora_records_release(nullptr);
   clora_tokenizer_release(nullptr);
   clora_decoder_release(nullptr);
   EXPECT_EQ(clora_last_error(), error);

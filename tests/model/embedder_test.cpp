@@ -90,6 +90,22 @@ TEST_P(EncoderTest, NormalisesVectorsToLengthOne) {
   }
 }
 
+TEST_P(EncoderTest, AveragesTheHiddenStatesOfTheForwardPass) {
+  test::OpenModel open(folder_ / "model");
+  ForwardPass forward(open.model, nullptr);
+  for (const Ids& ids : texts_of(sequences())) {
+    const std::vector<float> rows = forward.hidden_states(ids, open.model.config().layers);
+    const std::vector<float> mean =
+        Embedder(open.model, nullptr, {.normalises = false}).embed(std::span(&ids, 1));
+    const std::size_t D = mean.size();
+    std::vector<double> want(D);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      want[i % D] += static_cast<double>(rows[i]) / static_cast<double>(ids.size());
+    }
+    test::expect_close(mean, want, 1e-4, std::to_string(ids.size()));
+  }
+}
+
 // More texts than a step holds, of mixed lengths.
 TEST_P(EncoderTest, GivesEachTextTheSameVectorInAnyCompany) {
   test::OpenModel open(folder_ / "model");

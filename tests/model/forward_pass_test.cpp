@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "clora/model/generation/generator.hpp"
 #include "clora/model/training/evaluator.hpp"
@@ -111,6 +112,70 @@ TEST_P(ForwardPassOf, GivesTheLossThatTheEvaluatorFinds) {
   EXPECT_NEAR(sum / static_cast<double>(ids.size() - 1), want.loss, 1e-5);
 }
 
+// ---- Hidden states
+
+// The stored values of a weight of f32.
+std::vector<double> weight(const WeightFiles& files, const char* name) {
+  const WeightView view = files.find(name).value();
+  std::vector<float> values(static_cast<std::size_t>(view.shape.elements()));
+  std::memcpy(values.data(), view.bytes.data(), view.bytes.size());
+  return {values.begin(), values.end()};
+}
+
+TEST_P(ForwardPassOf, TheLastHiddenStatesGiveTheLogits) {
+  const auto ids = some_ids(19, vocabulary());
+  ForwardPass pass(model(), adapter_.get());
+  const std::vector<float> hidden = pass.hidden_states(ids, model().config().layers);
+  const std::vector<float> logits = pass.logits(ids);
+  const std::vector<double> head = weight(open_->files, "lm_head.weight");
+  const auto D = static_cast<std::size_t>(model().config().hidden_size);
+  const auto V = static_cast<std::size_t>(vocabulary());
+  ASSERT_EQ(hidden.size(), ids.size() * D);
+  for (std::size_t t = 0; t < ids.size(); ++t) {
+    for (std::size_t v = 0; v < V; ++v) {
+      double sum = 0;
+      for (std::size_t d = 0; d < D; ++d) {
+        sum += static_cast<double>(hidden[t * D + d]) * head[v * D + d];
+      }
+      ASSERT_NEAR(logits[t * V + v], sum, 1e-4) << "token " << t << ", logit " << v;
+    }
+  }
+}
+
+TEST_P(ForwardPassOf, TheFirstHiddenStatesAreTheEmbeddings) {
+  const auto ids = some_ids(19, vocabulary());
+  const std::vector<float> hidden = ForwardPass(model(), adapter_.get()).hidden_states(ids, 0);
+  const std::vector<double> table = weight(open_->files, "model.embed_tokens.weight");
+  const auto D = static_cast<std::size_t>(model().config().hidden_size);
+  for (std::size_t t = 0; t < ids.size(); ++t) {
+    for (std::size_t d = 0; d < D; ++d) {
+      ASSERT_EQ(hidden[t * D + d], table[static_cast<std::size_t>(ids[t]) * D + d]);
+    }
+  }
+}
+
+// A model of the first block alone has a final norm after it.
+TEST_P(ForwardPassOf, HiddenStatesInBetweenAreThoseOfAShorterModel) {
+  ModelConfig config = test::tiny_models()[GetParam()].config;
+  config.layers = 1;
+  test::write_tiny_model(folder_ / "short", config);
+  test::OpenModel shorter(folder_ / "short");
+  const auto ids = some_ids(19, vocabulary());
+  const std::vector<float> got = ForwardPass(model(), nullptr).hidden_states(ids, 1);
+  const std::vector<float> want = ForwardPass(shorter.model, nullptr).hidden_states(ids, 1);
+  const std::vector<double> norm = weight(shorter.files, "model.norm.weight");
+  const std::size_t D = norm.size();
+  for (std::size_t t = 0; t < ids.size(); ++t) {
+    double squares = 0;
+    for (std::size_t d = 0; d < D; ++d) squares += std::pow(got[t * D + d], 2);
+    const double rms = std::sqrt(squares / static_cast<double>(D) + config.norm_epsilon);
+    for (std::size_t d = 0; d < D; ++d) {
+      const double normed = static_cast<double>(got[t * D + d]) / rms * norm[d];
+      ASSERT_NEAR(normed, want[t * D + d], 1e-4) << "token " << t << ", element " << d;
+    }
+  }
+}
+
 class ForwardPassFirst : public ForwardPassOf {};
 INSTANTIATE_TEST_SUITE_P(Llama, ForwardPassFirst, testing::Values(0U));
 
@@ -164,6 +229,8 @@ TEST_P(ForwardPassFirst, RefusesWhatItCannotRun) {
   EXPECT_THAT(error_of([&] { pass.logits(outside); }), HasSubstr("ids must be in [0, 67), got 67"));
   const std::vector<std::int32_t> negative{-1};
   EXPECT_THAT(error_of([&] { pass.logits(negative); }), HasSubstr("got -1"));
+  EXPECT_THAT(error_of([&] { pass.hidden_states(some_ids(2, 9), 3); }),
+              HasSubstr("those after 0 to 2 blocks, got 3"));
   const Tensor small = context().allocate({1, vocabulary()}, DType::f32, MemoryTag::scratch);
   const auto ids = some_ids(2, vocabulary());
   EXPECT_THAT(error_of([&] { pass.enqueue(small, ids, LogitRows::all); }),

@@ -9,6 +9,7 @@
 
 #include "clora/model/training/rate_search.hpp"
 #include "clora/model/training/training_config.hpp"
+#include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/training_runs.hpp"
 
@@ -34,6 +35,15 @@ TEST(LearningRate, WarmsUpThenFollowsItsSchedule) {
   EXPECT_DOUBLE_EQ(learning_rate_at(c, 12, 12), 0.125);
   c.schedule = Schedule::cosine;
   EXPECT_DOUBLE_EQ(learning_rate_at(c, 9, 12), 0.5);
+}
+
+TEST(LearningRate, SchedulesHaveNames) {
+  for (const Schedule schedule :
+       {Schedule::constant, Schedule::linear, Schedule::cosine, Schedule::wsd}) {
+    EXPECT_EQ(named_schedule(name_of(schedule)), schedule);
+  }
+  EXPECT_EQ(test::error_of([] { named_schedule("step"); }),
+            "training: the schedule must be constant, linear, cosine or wsd, got 'step'");
 }
 
 // The rates of 20 steps with 4 of warm-up, from tests/reference/schedules.py.

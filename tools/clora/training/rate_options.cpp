@@ -13,10 +13,6 @@ namespace {
 constexpr std::array kSchedules{Schedule::constant, Schedule::linear, Schedule::cosine,
                                 Schedule::wsd};
 
-Schedule named_schedule(const std::string& name) {
-  return *std::ranges::find_if(kSchedules, [&](Schedule each) { return name_of(each) == name; });
-}
-
 std::vector<std::string> schedule_names() {
   std::vector<std::string> names;
   for (const Schedule schedule : kSchedules) names.emplace_back(name_of(schedule));
