@@ -95,7 +95,7 @@ impl Model {
         }
     }
 
-    pub fn session(&self) -> Result<Session> {
+    pub fn session(&self) -> Result<Session<'_>> {
         let session = Owned::new(ffi::clora_session_release, |out| unsafe {
             ffi::clora_session_create(self.model.pointer, null(), out)
         })?;
