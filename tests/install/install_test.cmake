@@ -2,7 +2,8 @@
 # (tests/install/consumer) there, which use only the installed files: in C++ and C, with the static
 # libraries and the shared one, by find_package and by pkg-config. SERVER, if given, is
 # examples/embed_server, which is built there as a separate project.
-#   cmake -DBUILD=... -DSOURCE=... [-DSERVER=...] -DWORK=... -DGENERATOR=Ninja -P install_test.cmake
+# The installed headers must be those of HEADERS, separated by commas, and no others.
+#   cmake -DBUILD=... -DSOURCE=... -DHEADERS=... [-DSERVER=...] -DWORK=... -DGENERATOR=Ninja -P install_test.cmake
 cmake_policy(VERSION 3.21)
 file(REMOVE_RECURSE ${WORK})
 file(STRINGS ${BUILD}/CMakeCache.txt sanitize REGEX "^CLORA_SANITIZE:[A-Z]+=(ON|address|thread|undefined)")
@@ -36,10 +37,30 @@ function(build_with_pkg_config program)
 endfunction()
 
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${prefix})
+string(REPLACE "," ";" public_headers "${HEADERS}")
+file(GLOB_RECURSE installed_headers RELATIVE ${prefix}/include/clora ${prefix}/include/clora/*)
+list(SORT public_headers)
+list(SORT installed_headers)
+if(NOT installed_headers STREQUAL public_headers)
+  message(FATAL_ERROR "the headers installed are '${installed_headers}', not '${public_headers}'")
+endif()
+foreach(file bash-completion/completions/clora zsh/site-functions/_clora
+    fish/vendor_completions.d/clora.fish man/man1/clora.1 man/man1/clora-adapters-add.1)
+  if(EXISTS ${BUILD}/tools/clora AND NOT EXISTS ${prefix}/share/${file})
+    message(FATAL_ERROR "share/${file} is not installed")
+  endif()
+endforeach()
 run(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE} -B ${WORK}/build -DCMAKE_PREFIX_PATH=${prefix})
 run(${CMAKE_COMMAND} --build ${WORK}/build)
 expect("steps 3" ${WORK}/build/one_module)
 expect("equal" ${WORK}/build/own_queue)
+
+if(EXISTS ${WORK}/build/ranks)  # built if clora has the component parallel
+  run(${WORK}/build/ranks)
+  if(NOT output MATCHES "^linked with Open MPI ")
+    message(FATAL_ERROR "ranks printed '${output}'")
+  endif()
+endif()
 
 if(SERVER)
   run(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SERVER} -B ${WORK}/server -DCMAKE_PREFIX_PATH=${prefix})

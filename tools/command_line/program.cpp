@@ -14,6 +14,7 @@
 #include "tools/command_line/config_file.hpp"
 #include "tools/command_line/crash_mark.hpp"
 #include "tools/command_line/driver_registry.hpp"
+#include "tools/command_line/manual/manual_commands.hpp"
 #include "tools/command_line/printable.hpp"
 #include "tools/command_line/setting_names.hpp"
 #include "tools/command_line/suggestion.hpp"
@@ -219,6 +220,7 @@ int run_program(const CommandProgram& described, const std::vector<std::string>&
   program.get_formatter()->column_width(34);
   program.option_defaults()->take_last();
   described.add_commands(program, action);
+  add_manual_commands(program, described.version);
   try {
     return parse_and_run(program, arguments, action);
   } catch (const UsageError& error) {

@@ -33,8 +33,18 @@ constexpr Switch kSwitches[] = {
 };
 
 // Variables whose effect other findings report, or that only name something.
-constexpr std::string_view kOthersOfPrograms[] = {
-    "CLORA_CACHE_DIR", "CLORA_CAPTURE_DIR", "CLORA_DEVICE", "CLORA_MODEL_CACHE", "CLORA_PTXAS"};
+struct Named {
+  std::string_view name;
+  std::string_view effect;
+};
+
+constexpr Named kOthersOfPrograms[] = {
+    {"CLORA_CACHE_DIR",
+     "folder for compiled kernels and measured peaks; by default XDG_CACHE_HOME/clora, else "
+     "~/.cache/clora"},
+    {"CLORA_CAPTURE_DIR", "folder that CLORA_CAPTURE writes to"},
+    {"CLORA_DEVICE", "OpenCL device, if --device names none"},
+    {"CLORA_PTXAS", "path of ptxas, by which 'clc stats' counts the registers of NVIDIA's GPUs"}};
 
 // Variables of tests, benches and scripts.
 constexpr std::string_view kOfDevelopers[] = {"CLORA_BENCH_DEVICES",
@@ -48,6 +58,7 @@ constexpr std::string_view kOfDevelopers[] = {"CLORA_BENCH_DEVICES",
                                               "CLORA_FLIPS",
                                               "CLORA_FUZZ_TARGET",
                                               "CLORA_LLAMA_CPP",
+                                              "CLORA_MODEL_CACHE",
                                               "CLORA_PEERS",
                                               "CLORA_SECOND_DRIVER_DIR",
                                               "CLORA_SELF_TEST_SUMS",
@@ -136,13 +147,20 @@ HealthFindings check_tuned_table(const std::string& value) {
 struct Checked {
   std::string_view name;
   HealthFindings (*check)(const std::string& value);
+  std::string_view effect;
 };
 
-constexpr Checked kChecked[] = {{"CLORA_VARIANT", check_variant},
-                                {"CLORA_IMPL", check_implementations},
-                                {"CLORA_CAPTURE", check_capture},
-                                {"CLORA_KERNEL_DIR", check_kernel_folder},
-                                {"CLORA_TUNED", check_tuned_table}};
+constexpr Checked kChecked[] = {
+    {"CLORA_VARIANT", check_variant,
+     "kernels to use instead of the device's best ones, such as portable; 'clora devices' shows "
+     "those that a device has"},
+    {"CLORA_IMPL", check_implementations,
+     "implementations to use instead of the best ones, as OP:NAME,..."},
+    {"CLORA_CAPTURE", check_capture,
+     "writes a launch, OP:NUMBER, to a folder that 'clc replay' runs"},
+    {"CLORA_KERNEL_DIR", check_kernel_folder, "folder to read kernels from"},
+    {"CLORA_TUNED", check_tuned_table,
+     "table of tuned kernels, as 'clc tune' writes it; by default tuned.json in the cache folder"}};
 
 HealthFindings check_unknown(const std::string& name) {
   std::vector<std::string> ends;  // without the prefix, which would make all names similar
@@ -169,9 +187,23 @@ std::vector<std::string> known_variables() {
   std::vector<std::string> names;
   for (const Switch& each : kSwitches) names.emplace_back(each.name);
   for (const Checked& each : kChecked) names.emplace_back(each.name);
-  names.insert(names.end(), std::begin(kOthersOfPrograms), std::end(kOthersOfPrograms));
+  for (const Named& each : kOthersOfPrograms) names.emplace_back(each.name);
   names.insert(names.end(), std::begin(kOfDevelopers), std::end(kOfDevelopers));
   return names;
+}
+
+std::vector<DocumentedVariable> documented_variables() {
+  std::vector<DocumentedVariable> all;
+  for (const Named& each : kOthersOfPrograms) {
+    all.push_back({std::string(each.name), std::string(each.effect)});
+  }
+  for (const Checked& each : kChecked) {
+    all.push_back({std::string(each.name), std::string(each.effect)});
+  }
+  for (const Switch& each : kSwitches) {
+    all.push_back({fmt::format("{}={}", each.name, each.value), std::string(each.effect)});
+  }
+  return all;
 }
 
 HealthFindings check_environment(std::span<const std::string> environment) {

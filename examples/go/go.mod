@@ -1,0 +1,3 @@
+module example.com/generate
+
+go 1.19

@@ -1,0 +1,58 @@
+# Installs the build folder BUILD under WORK, builds SOURCE (examples/rust or examples/go) against
+# the installed libclora.so by pkg-config, and runs it: it must generate what REFERENCE, the same
+# program in C, generates from MODEL, and report an error of the library in its words.
+#   cmake -DLANGUAGE=rust|go -DBUILD=... -DSOURCE=... -DWORK=... -DREFERENCE=... -DMODEL=... \
+#     -P languages_test.cmake
+cmake_policy(VERSION 3.21)
+file(REMOVE_RECURSE ${WORK})
+set(compiler_of_rust cargo)
+set(compiler_of_go go)
+find_program(COMPILER ${compiler_of_${LANGUAGE}})
+if(NOT COMPILER)
+  message("skipped: ${compiler_of_${LANGUAGE}} is not installed (Debian: cargo, golang-go)")
+  return()
+endif()
+file(STRINGS ${BUILD}/CMakeCache.txt sanitize REGEX "^CLORA_SANITIZE:[A-Z]+=(ON|address|thread|undefined)")
+if(sanitize)
+  message("skipped: a library built with sanitizers needs a program built so, too")
+  return()
+endif()
+if(NOT EXISTS ${MODEL})
+  message(FATAL_ERROR "the model ${MODEL} does not exist; CLORA_TEST_DATA names its folder")
+endif()
+
+function(run)
+  execute_process(COMMAND ${ARGV} WORKING_DIRECTORY ${WORK}/source RESULT_VARIABLE result
+    OUTPUT_VARIABLE output ERROR_VARIABLE error)
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "${ARGV} failed:\n${output}${error}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+file(COPY ${SOURCE}/ DESTINATION ${WORK}/source)  # compilers write next to the sources
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
+file(GLOB_RECURSE pc ${WORK}/prefix/clora.pc)
+get_filename_component(pc_folder ${pc} DIRECTORY)
+get_filename_component(library_folder ${pc_folder} DIRECTORY)
+set(ENV{PKG_CONFIG_PATH} ${pc_folder})
+set(ENV{LD_LIBRARY_PATH} ${library_folder})
+if(LANGUAGE STREQUAL "rust")
+  run(${COMPILER} build --quiet --offline --release --target-dir ${WORK}/target)
+  set(program ${WORK}/target/release/generate)
+else()
+  set(program ${WORK}/generate)
+  run(${CMAKE_COMMAND} -E env GOPROXY=off GOCACHE=${WORK}/cache ${COMPILER} build -o ${program} .)
+endif()
+
+run(${REFERENCE} ${MODEL} "Once upon a time")
+set(expected "${output}")
+run(${program} ${MODEL} "Once upon a time")
+if(NOT output STREQUAL expected OR output STREQUAL "\n")
+  message(FATAL_ERROR "${program} generated '${output}', not '${expected}'")
+endif()
+execute_process(COMMAND ${program} ${WORK}/none.gguf "Once" RESULT_VARIABLE result ERROR_VARIABLE error)
+if(NOT result EQUAL 1 OR NOT error MATCHES "^not found: .*none.gguf")
+  message(FATAL_ERROR "${program} reported '${error}' with exit code ${result} for a missing model")
+endif()
+message("${LANGUAGE}: ${output}")
