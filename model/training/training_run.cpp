@@ -36,6 +36,13 @@ void require_targets(const Records& train, const Records* valid) {
   if (valid != nullptr) require_any_target(*valid, "training: the held-out records");
 }
 
+void require_folder(const TrainingRunConfig& config) {
+  if (!config.adapter_out.empty()) return;
+  require(config.save_every == 0 && config.average_decay == 0,
+          "training: checkpoints and the average of the adapter are saved to `adapter_out`, which "
+          "is empty");
+}
+
 void require_held_out_loss(const Records* valid) {
   if (valid != nullptr && valid->scores.empty()) return;
   fail(ErrorCode::invalid_data,
@@ -83,6 +90,7 @@ class Run {
         total_(total_steps(config, train.data_shares())),
         fingerprint_(fingerprint_of_run(model, adapter, train, config)) {
     ranks_.require_same_run(fingerprint_);
+    require_folder(config);
     require_targets(train, valid);
     if (config.preference) {
       preferences_.emplace(model, adapter, trainer_.arena(), train, valid, config);
@@ -128,7 +136,7 @@ class Run {
     if (best_ && is_evaluation_due()) evaluate();
     if (stopped_ || config_.save_every > 0) save_as_checkpoint();
     save_average();
-    if (ranks_.is_first()) save_adapter(adapter_, config_.adapter_out);
+    save_result();
     if (!stopped_) evaluate();  // last, so the adapter is saved even if it fails
     save_best_adapter();
     return {.steps = trainer_.steps(),
@@ -193,6 +201,12 @@ class Run {
     final_loss_ = result->loss;
     const double tokens_per_s = speed_.after(result->rows);
     if (callbacks_.on_step) callbacks_.on_step(*result, tokens_per_s);
+  }
+
+  void save_result() {
+    if (ranks_.is_first() && !config_.adapter_out.empty()) {
+      save_adapter(adapter_, config_.adapter_out);
+    }
   }
 
   void save_average() {
@@ -264,7 +278,7 @@ class Run {
   void save_best_adapter() {
     if (!best_ || !best_->exists() || best_->step() == trainer_.steps()) return;
     best_->restore();
-    if (ranks_.is_first()) save_adapter(adapter_, config_.adapter_out);
+    save_result();
   }
 
   EvalResult evaluated() {
