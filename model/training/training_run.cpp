@@ -134,7 +134,7 @@ class Run {
     report(trainer_.drain());
     require_finite_adapter();
     if (best_ && is_evaluation_due()) evaluate();
-    if (stopped_ || config_.save_every > 0) save_as_checkpoint();
+    if ((stopped_ && !config_.adapter_out.empty()) || config_.save_every > 0) save_as_checkpoint();
     save_average();
     save_result();
     if (!stopped_) evaluate();  // last, so the adapter is saved even if it fails

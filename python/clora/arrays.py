@@ -2,10 +2,11 @@
 
 Host arrays are NumPy arrays, or any object that supports DLPack. NumPy has no bf16: arrays of
 ``ml_dtypes.bfloat16`` are bf16 where that package is installed, and so are arrays of uint16, whose
-elements are then the bits. bf16 results are of ml_dtypes.bfloat16, or of uint16 without the package.
+elements are then the bits. bf16 results are of ml_dtypes.bfloat16, or of uint16 without it.
 """
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Union
@@ -38,12 +39,12 @@ def set_default_context(context: Context | None) -> None:
     _default = context
 
 
-def _bfloat16() -> npt.DTypeLike | None:
+def _bfloat16() -> Any:
+    """NumPy's type for bf16; None without the package that has it."""
     try:
-        import ml_dtypes
+        return importlib.import_module("ml_dtypes").bfloat16
     except ImportError:
         return None
-    return ml_dtypes.bfloat16
 
 
 def _host_array(array: Any) -> npt.NDArray[Any]:

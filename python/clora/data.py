@@ -106,7 +106,8 @@ def _write_lines(path: str, records: Iterator[Record]) -> None:
             file.write("\n")
 
 
-def _load(paths: list[tuple[str, float]], tokenizer: Tokenizer, settings: dict[str, Any]) -> Records:
+def _load(paths: list[tuple[str, float]], tokenizer: Tokenizer,
+          settings: dict[str, Any]) -> Records:
     return Records(_clora.load_records(paths, tokenizer._text, **settings))
 
 

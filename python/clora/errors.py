@@ -1,4 +1,4 @@
-"""Errors of the library: one exception with a code, and two subclasses that Python has names for."""
+"""Errors of the library: one exception with a code, and subclasses for two of the codes."""
 from __future__ import annotations
 
 import enum

@@ -109,17 +109,17 @@ class Model:
         return sorted(ids)
 
     @overload
-    def generate(self, prompts: Prompt | Sequence[Prompt], *, adapter: Adapter | None = None,
+    def generate(self, prompts: str, *, adapter: Adapter | None = None,
                  config: GenerationConfig | None = None, stream: Literal[False] = False,
-                 details: Literal[False] = False, **settings: Any) -> Any: ...
+                 details: Literal[False] = False, **settings: Any) -> str: ...
     @overload
-    def generate(self, prompts: Prompt | Sequence[Prompt], *, adapter: Adapter | None = None,
+    def generate(self, prompts: str, *, adapter: Adapter | None = None,
                  config: GenerationConfig | None = None, stream: Literal[True],
-                 details: bool = False, **settings: Any) -> Iterator[Any]: ...
+                 details: Literal[False] = False, **settings: Any) -> Iterator[str]: ...
     @overload
     def generate(self, prompts: Prompt | Sequence[Prompt], *, adapter: Adapter | None = None,
-                 config: GenerationConfig | None = None, stream: Literal[False] = False,
-                 details: Literal[True], **settings: Any) -> Any: ...
+                 config: GenerationConfig | None = None, stream: bool = False,
+                 details: bool = False, **settings: Any) -> Any: ...
 
     def generate(self, prompts: Any, *, adapter: Adapter | None = None,
                  config: GenerationConfig | None = None, stream: bool = False,

@@ -1,6 +1,7 @@
 """Progress of long calls: a line on a terminal, or a display in a notebook."""
 from __future__ import annotations
 
+import importlib
 import sys
 import time
 from collections.abc import Callable
@@ -15,8 +16,7 @@ def _notebook_display() -> Callable[[str], None] | None:
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is None or not hasattr(shell, "kernel"):
         return None
-    from IPython.display import display  # only where it is there already
-
+    display = importlib.import_module("IPython.display").display
     handle = display({"text/plain": ""}, raw=True, display_id=True)
     if handle is None:
         return None

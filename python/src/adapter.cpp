@@ -161,8 +161,7 @@ void set_parameters(LoadedAdapter& self, const HostArray<float>& values) {
           "adapter: {} parameters are required, got {}", flat.elements(), values.size());
   const std::span all(values.data(), values.size());
   ++self.version;
-  on_device(self.context(),
-            [&] { self.context()->context.write(flat, std::as_bytes(all)); });
+  on_device(self.context(), [&] { self.context()->context.write(flat, std::as_bytes(all)); });
 }
 
 nb::dict facts_of(const AdapterModule& module, bool has_magnitude) {
@@ -223,9 +222,8 @@ void bind_options(nb::module_& module) {
       .def_rw("alpha_pattern", &AdapterConfig::alpha_pattern)
       .def_rw("use_dora", &AdapterConfig::use_dora)
       .def_rw("modules_to_save", &AdapterConfig::modules_to_save)
-      .def_prop_ro("bias", [](const AdapterConfig& self) {
-        return std::string(name_of(self.biases));
-      });
+      .def_prop_ro("bias",
+                   [](const AdapterConfig& self) { return std::string(name_of(self.biases)); });
 }
 
 }  // namespace

@@ -19,7 +19,8 @@ template <class T>
 Array<T> array_of(std::vector<T> values, const std::vector<std::size_t>& shape) {
   auto owned = std::make_unique<std::vector<T>>(std::move(values));
   T* const data = owned->data();
-  nanobind::capsule owner(owned.get(), [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  nanobind::capsule owner(owned.get(),
+                          [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
   owned.release();  // NOLINT: the capsule deletes it
   return Array<T>(data, shape.size(), shape.data(), owner);
 }

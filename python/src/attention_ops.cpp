@@ -13,8 +13,8 @@ namespace {
 using In = const DeviceTensor&;
 using Maybe = const DeviceTensor*;
 
-void attention(Recorder& to, In y, In log_sum_exp, In q, In k, In v, In first, In last,
-               float scale, float soft_cap) {
+void attention(Recorder& to, In y, In log_sum_exp, In q, In k, In v, In first, In last, float scale,
+               float soft_cap) {
   record_in(to, [&](Batch& batch) {
     record_attention(batch, *y, *log_sum_exp,
                      {.q = *q,
@@ -48,11 +48,9 @@ void cross_entropy(Recorder& to, In loss, Maybe dlogits, In logits, In targets, 
 }
 void head_loss(Recorder& to, In loss, Maybe dx, In x, In head, In targets, Maybe weight) {
   record_in(to, [&](Batch& batch) {
-    record_head_loss(batch, *loss, tensor_or_empty(dx),
-                     {.x = *x,
-                      .head = Weight(*head),
-                      .targets = *targets,
-                      .weight = tensor_or_empty(weight)});
+    record_head_loss(
+        batch, *loss, tensor_or_empty(dx),
+        {.x = *x, .head = Weight(*head), .targets = *targets, .weight = tensor_or_empty(weight)});
   });
 }
 

@@ -104,11 +104,11 @@ void clear_profile(const ContextHandle& shared) {
 
 void bind_context(nb::module_& module) {
   nb::class_<SharedContext>(module, "Context")
-      .def_prop_ro("device", [](const SharedContext& self) { return facts_of(self.context.device()); })
-      .def_prop_ro("variant",
-                   [](const SharedContext& self) {
-                     return std::string(name_of(self.context.variant()));
-                   });
+      .def_prop_ro("device",
+                   [](const SharedContext& self) { return facts_of(self.context.device()); })
+      .def_prop_ro("variant", [](const SharedContext& self) {
+        return std::string(name_of(self.context.variant()));
+      });
   module.def(
       "make_context",
       [](const std::string& device, std::size_t memory_bytes, const std::string& precision,

@@ -68,7 +68,8 @@ nb::dict dict_of(const GeneratedToken& token) {
   dict["id"] = token.id;
   dict["logprob"] = token.logprob;
   nb::list top;
-  for (const TokenLogprob& each : token.top_logprobs) top.append(nb::make_tuple(each.id, each.logprob));
+  for (const TokenLogprob& each : token.top_logprobs)
+    top.append(nb::make_tuple(each.id, each.logprob));
   dict["top_logprobs"] = top;
   return dict;
 }
@@ -85,9 +86,9 @@ nb::dict dict_of(const GenerationEvent& event) {
   dict["text"] = event.text;
   dict["tokens"] = list_of(event.tokens);
   dict["prompt_logprobs"] = list_of(event.prompt_logprobs);
-  dict["finish_reason"] = event.finish_reason
-                              ? nb::object(nb::str(std::string(name_of(*event.finish_reason)).c_str()))
-                              : nb::object(nb::none());
+  dict["finish_reason"] =
+      event.finish_reason ? nb::object(nb::str(std::string(name_of(*event.finish_reason)).c_str()))
+                          : nb::object(nb::none());
   dict["error"] = event.error;
   dict["error_code"] = event.error.empty() ? "" : name_of_code(event.error_code);
   dict["prompt_tokens"] = event.prompt_tokens;

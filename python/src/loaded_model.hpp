@@ -38,10 +38,9 @@ inline Adapter* adapter_or_null(const AdapterHandle& adapter) {
 struct LoadedModel : std::enable_shared_from_this<LoadedModel> {
   // Errors: those of WeightFiles and LanguageModel.
   LoadedModel(ContextHandle context, std::string model_path, const LoadOptions& options)
-      : path(std::move(model_path)),
-        files(WeightFiles::open(path)),
-        model(std::move(context),
-              [&] { return LanguageModel(model.context()->context, files, options); }) {}
+      : path(std::move(model_path)), files(WeightFiles::open(path)), model(std::move(context), [&] {
+          return LanguageModel(model.context()->context, files, options);
+        }) {}
 
   const ContextHandle& context() const noexcept { return model.context(); }
 

@@ -24,8 +24,8 @@ namespace {
 
 using Progress = std::function<bool(double)>;
 
-ModelHandle load(const ContextHandle& context, const std::string& path,
-                 std::int64_t context_length, const Progress& progress) {
+ModelHandle load(const ContextHandle& context, const std::string& path, std::int64_t context_length,
+                 const Progress& progress) {
   return without_gil([&] {
     return std::make_shared<LoadedModel>(
         context, path, LoadOptions{.progress = progress, .context_length = context_length});

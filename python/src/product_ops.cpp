@@ -20,9 +20,8 @@ void gemm(Recorder& to, In y, In x, In w, Maybe bias, Maybe residual) {
   });
 }
 void gemm_backward(Recorder& to, In dx, In dy, In w) {
-  record_in(to, [&](Batch& batch) {
-    record_gemm_backward(batch, *dx, *dy, Weight(*w), Accumulate::no);
-  });
+  record_in(
+      to, [&](Batch& batch) { record_gemm_backward(batch, *dx, *dy, Weight(*w), Accumulate::no); });
 }
 
 // A layer with its adapter. a [R, K], bt [R, N].

@@ -70,9 +70,8 @@ void gelu(Recorder& to, In y, In x, bool exact) {
 void rope(Recorder& to, In y, In x, In positions, In table, bool interleaved, bool backward) {
   const auto layout = interleaved ? RopeLayout::interleaved : RopeLayout::half_split;
   const auto direction = backward ? RopeDirection::backward : RopeDirection::forward;
-  record_in(to, [&](Batch& batch) {
-    record_rope(batch, *y, *x, *positions, *table, layout, direction);
-  });
+  record_in(
+      to, [&](Batch& batch) { record_rope(batch, *y, *x, *positions, *table, layout, direction); });
 }
 void embedding(Recorder& to, In y, In ids, In table, float factor) {
   record_in(to, [&](Batch& batch) { record_embedding(batch, *y, *ids, *table, factor); });

@@ -47,10 +47,10 @@ void set_loss(Config& self, const std::string& loss, double beta, double label_s
 
 void set_policy(Config& self, std::int64_t blocks_per_checkpoint, std::int64_t feed_forward_rows,
                 const std::string& saved) {
-  self.policy = {.blocks_per_checkpoint = blocks_per_checkpoint,
-                 .feed_forward_rows =
-                     (feed_forward_rows + kRowsOfTiles - 1) / kRowsOfTiles * kRowsOfTiles,
-                 .saved = named_saved_type(saved)};
+  self.policy = {
+      .blocks_per_checkpoint = blocks_per_checkpoint,
+      .feed_forward_rows = (feed_forward_rows + kRowsOfTiles - 1) / kRowsOfTiles * kRowsOfTiles,
+      .saved = named_saved_type(saved)};
   check(self.policy);
 }
 

@@ -42,9 +42,8 @@ DeviceTensor* upload(const ContextHandle& shared, const AnyArray& array,
   const DType type = type_named(type_name);
   require_bytes(array, shape, type);
   const std::span bytes(static_cast<const std::byte*>(array.data()), array.nbytes());
-  return new DeviceTensor(shared, [&] {
-    return shared->context.upload(shape, type, bytes, MemoryTag::scratch);
-  });
+  return new DeviceTensor(
+      shared, [&] { return shared->context.upload(shape, type, bytes, MemoryTag::scratch); });
 }
 
 DeviceTensor* empty(const ContextHandle& shared, const std::vector<std::int64_t>& dimensions,
@@ -64,12 +63,17 @@ nb::object download(const DeviceTensor& tensor) {
 
 nb::object read(const DeviceTensor& tensor) {
   switch (tensor->type()) {
-    case DType::f32: return download<float>(tensor);
-    case DType::i32: return download<std::int32_t>(tensor);
-    case DType::u32: return download<std::uint32_t>(tensor);
-    case DType::u8: return download<std::uint8_t>(tensor);
+    case DType::f32:
+      return download<float>(tensor);
+    case DType::i32:
+      return download<std::int32_t>(tensor);
+    case DType::u32:
+      return download<std::uint32_t>(tensor);
+    case DType::u8:
+      return download<std::uint8_t>(tensor);
     case DType::f16:
-    case DType::bf16: return download<std::uint16_t>(tensor);  // the bits
+    case DType::bf16:
+      return download<std::uint16_t>(tensor);  // the bits
     default:
       fail(ErrorCode::unsupported, "tensor: {} is a type of weights and cannot be read back",
            clora::name_of(tensor->type()));

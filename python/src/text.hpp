@@ -17,9 +17,7 @@ struct Text : std::enable_shared_from_this<Text> {
 
   // Errors: unsupported, with the reason, if there is none.
   const ChatTemplate& required_template() const;
-  const ChatTemplate* template_or_null() const {
-    return chat_template ? &*chat_template : nullptr;
-  }
+  const ChatTemplate* template_or_null() const { return chat_template ? &*chat_template : nullptr; }
 
   Tokenizer tokenizer;
   std::optional<ChatTemplate> chat_template;

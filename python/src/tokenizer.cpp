@@ -66,8 +66,7 @@ Ids encode_chat(const Text& self, const std::string& json, bool add_generation_p
       .ids;
 }
 
-Ids encode(const Text& self, const std::string& text, bool add_special_tokens,
-           bool parse_special) {
+Ids encode(const Text& self, const std::string& text, bool add_special_tokens, bool parse_special) {
   return self.tokenizer.encode(
       text, {.parse_special = parse_special,
              .add_bos = add_special_tokens ? AddBos::model_default : AddBos::no});
@@ -99,8 +98,10 @@ Text::Text(const std::string& model, const std::string& chosen) : tokenizer(load
 }
 
 const ChatTemplate& Text::required_template() const {
-  require(chat_template.has_value(), "{}: the model has no chat template that can be used ({}); "
-          "give one by chat_template", kSource, chat_template_problem);
+  require(chat_template.has_value(),
+          "{}: the model has no chat template that can be used ({}); "
+          "give one by chat_template",
+          kSource, chat_template_problem);
   return *chat_template;
 }
 
@@ -114,12 +115,14 @@ void bind_tokenizer(nb::module_& module) {
            nb::arg("enable_thinking"), Release())
       .def("encode_chat", &encode_chat, nb::arg("json"), nb::arg("add_generation_prompt"),
            nb::arg("enable_thinking"), Release())
-      .def("token_of", [](const Text& self, std::int32_t id) {
-        return self.tokenizer.token_text(id);
-      }, nb::arg("id"))
-      .def("id_of", [](const Text& self, const std::string& token) {
-        return self.tokenizer.id_of(token);
-      }, nb::arg("token"))
+      .def(
+          "token_of",
+          [](const Text& self, std::int32_t id) { return self.tokenizer.token_text(id); },
+          nb::arg("id"))
+      .def(
+          "id_of",
+          [](const Text& self, const std::string& token) { return self.tokenizer.id_of(token); },
+          nb::arg("token"))
       .def_prop_ro("vocab_size", [](const Text& self) { return self.tokenizer.vocabulary_size(); })
       .def_prop_ro("bos", [](const Text& self) { return self.tokenizer.bos(); })
       .def_prop_ro("eos", [](const Text& self) { return self.tokenizer.eos(); })

@@ -35,3 +35,8 @@ def use(model: clora.Model) -> npt.NDArray[np.float32]:
     except clora.Error as error:
         code: clora.ErrorCode = error.code
         raise SystemExit(code.value) from error
+
+
+def replies(model: clora.Model) -> list[str]:
+    text: str = model.generate("Once", max_new_tokens=3)
+    return [text, *model.generate("Once", stream=True)]
