@@ -22,6 +22,29 @@ _MAX_SEQUENCES = 16  # that generate() computes at once
 _PAGE = 256  # positions by which a cache grows
 
 
+@dataclasses.dataclass
+class _Engine:
+    """An engine that generate() uses again, if the next call needs no more than it has."""
+
+    engine: _clora.Engine
+    adapter: _clora.Adapter | None
+    version: int  # of the adapter's values
+    sequences: int
+    positions: int
+
+    def fits(self, adapter: _clora.Adapter | None, version: int, sequences: int,
+             positions: int) -> bool:
+        return (self.adapter is adapter and self.version == version
+                and self.sequences >= sequences and self.positions >= positions)
+
+
+def _cancel(engine: _clora.Engine, running: dict[int, int]) -> None:
+    for request in running:
+        engine.cancel(request)
+    while running and not engine.is_idle():
+        engine.step()
+
+
 class Model:
     """A frozen language model on a device. ``clora.load(path)`` returns one.
 
@@ -32,7 +55,7 @@ class Model:
         self._model = model
         self._tokenizer = tokenizer
         self._tokenizer_problem = problem
-        self._engine: tuple[Any, _clora.Engine] | None = None
+        self._engine: _Engine | None = None  # of the last generate()
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -147,7 +170,8 @@ class Model:
 
     def _chunks(self, prompts: list[list[int]], adapter: Adapter | None,
                 config: GenerationConfig) -> Iterator[Chunk]:
-        engine = self._engine_for(prompts, adapter, config)
+        taken = self._take_engine(prompts, adapter, config)
+        engine = taken.engine
         requests = [request_of(prompt, config, self.end_ids, self._tokenizer) for prompt in prompts]
         running: dict[int, int] = {}
         try:
@@ -161,35 +185,27 @@ class Model:
                     if index >= 0:
                         yield chunk_of(event, index)
         finally:  # also where the caller stops reading
-            self._cancel(engine, running)
+            _cancel(engine, running)
+            self._engine = taken
 
-    @staticmethod
-    def _cancel(engine: _clora.Engine, running: dict[int, int]) -> None:
-        for request in running:
-            engine.cancel(request)
-        while running and not engine.is_idle():
-            engine.step()
-
-    def _engine_for(self, prompts: list[list[int]], adapter: Adapter | None,
-                    config: GenerationConfig) -> _clora.Engine:
-        longest = max(len(prompt) for prompt in prompts) + config.max_new_tokens
+    def _take_engine(self, prompts: list[list[int]], adapter: Adapter | None,
+                     config: GenerationConfig) -> _Engine:
+        """Takes the engine of the last call if it fits, so that no other call uses it meanwhile."""
+        longest = max((len(prompt) for prompt in prompts), default=0) + config.max_new_tokens
         positions = -(-longest // _PAGE) * _PAGE
         if self.max_positions > 0:
             positions = min(positions, self.max_positions)
-        sequences = min(len(prompts), _MAX_SEQUENCES)
+        sequences = min(max(len(prompts), 1), _MAX_SEQUENCES)
         native = adapter._adapter if adapter else None
         version = native.version if native else 0
-        if self._engine is not None:
-            (used, at, held, length), engine = self._engine
-            if (used, at) == (native, version) and held >= sequences and length >= positions:
-                if engine.is_idle():
-                    return engine
-        self._engine = None  # its memory is free for the next one
+        held, self._engine = self._engine, None
+        if held is not None and held.fits(native, version, sequences, positions):
+            return held
+        held = None  # its memory is free for the next one
         engine = _clora.make_engine(self._model, native,
                                     self._tokenizer._text if self._tokenizer else None, sequences,
                                     positions, 0, 512, "auto", 0, 0)
-        self._engine = ((native, version, sequences, positions), engine)
-        return engine
+        return _Engine(engine, native, version, sequences, positions)
 
     def release(self) -> None:
         """Frees the memory that :meth:`logits` and :meth:`generate` keep for their next call."""

@@ -1,4 +1,5 @@
 """Models: what they are, their logits, their replies, and their errors."""
+import itertools
 import threading
 
 import numpy as np
@@ -103,6 +104,31 @@ def test_threads_take_turns(model):
     for thread in threads:
         thread.join()
     assert not problems
+
+
+def test_threads_generate_at_once(model):
+    prompts = ["Once upon a time", "The dog", "Tom had a red ball", "A cat"]
+    expected = model.generate(prompts, max_new_tokens=10)
+    texts = {}
+
+    def work(prompt):
+        for _ in range(3):
+            texts[prompt] = model.generate(prompt, max_new_tokens=10)
+
+    threads = [threading.Thread(target=work, args=[prompt]) for prompt in prompts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [texts[prompt] for prompt in prompts] == expected
+
+
+def test_streams_may_be_read_in_turns(model):
+    prompts = ["Once upon a time", "The dog"]
+    streams = [model.generate(prompt, max_new_tokens=10, stream=True) for prompt in prompts]
+    turns = list(itertools.zip_longest(*streams, fillvalue=""))
+    texts = ["".join(pieces) for pieces in zip(*turns)]
+    assert texts == [model.generate(prompt, max_new_tokens=10) for prompt in prompts]
 
 
 def test_the_interpreter_goes_on_while_the_device_works(model):
