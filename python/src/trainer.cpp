@@ -9,8 +9,8 @@
 #include <numeric>
 
 #include "clora/model/training/evaluator.hpp"
+#include "clora/model/training/memory_planner.hpp"
 #include "clora/model/training/training_run.hpp"
-#include "model/training/memory_planner.hpp"
 #include "python/src/bindings.hpp"
 #include "python/src/loaded_model.hpp"
 #include "python/src/loaded_records.hpp"
