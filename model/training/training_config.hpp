@@ -53,7 +53,7 @@ struct TrainingRunConfig {
   // Steps between checkpoints. 0: no checkpoints, only the adapter at the end; else there is also a
   // checkpoint at the end, from which the run can be extended.
   std::int64_t save_every = 0;
-  std::filesystem::path adapter_out;  // checkpoints go to adapter_out/checkpoint-STEP
+  std::filesystem::path adapter_out;  // with its checkpoint-STEP; empty: nothing is saved
   // The format in which the results are written besides PEFT's (model/training/result_files.hpp).
   AdapterFormat adapter_format = AdapterFormat::peft;
   // Length in tokens at which records were truncated; a resumed run must use the same. 0: unknown.

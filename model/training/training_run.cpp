@@ -37,6 +37,13 @@ void require_targets(const Records& train, const Records* valid) {
   if (valid != nullptr) require_any_target(*valid, "training: the held-out records");
 }
 
+void require_folder(const TrainingRunConfig& config) {
+  if (!config.adapter_out.empty()) return;
+  require(config.save_every == 0 && config.average_decay == 0,
+          "training: checkpoints and the average of the adapter are saved to `adapter_out`, which "
+          "is empty");
+}
+
 void require_held_out_loss(const Records* valid) {
   if (valid != nullptr && valid->scores.empty()) return;
   fail(ErrorCode::invalid_data,
@@ -85,6 +92,7 @@ class Run {
         fingerprint_(fingerprint_of_run(model, adapter, train, config)) {
     ranks_.require_same_run(fingerprint_);
     require_format_holds(adapter, config.adapter_format, model.config());
+    require_folder(config);
     require_targets(train, valid);
     if (config.preference) {
       preferences_.emplace(model, adapter, trainer_.arena(), train, valid, config);
@@ -128,9 +136,9 @@ class Run {
     report(trainer_.drain());
     require_finite_adapter();
     if (best_ && is_evaluation_due()) evaluate();
-    if (stopped_ || config_.save_every > 0) save_as_checkpoint();
+    if ((stopped_ && !config_.adapter_out.empty()) || config_.save_every > 0) save_as_checkpoint();
     save_average();
-    if (ranks_.is_first()) save(adapter_, config_.adapter_out);
+    save_last_adapter();
     if (!stopped_) evaluate();  // last, so the adapter is saved even if it fails
     save_best_adapter();
     return {.steps = trainer_.steps(),
@@ -199,6 +207,10 @@ class Run {
 
   void save(const Adapter& adapter, const std::filesystem::path& folder) const {
     save_result(adapter, config_.adapter_format, model_.config(), folder);
+  }
+
+  void save_last_adapter() const {
+    if (ranks_.is_first() && !config_.adapter_out.empty()) save(adapter_, config_.adapter_out);
   }
 
   void save_average() {
@@ -270,7 +282,7 @@ class Run {
   void save_best_adapter() {
     if (!best_ || !best_->exists() || best_->step() == trainer_.steps()) return;
     best_->restore();
-    if (ranks_.is_first()) save(adapter_, config_.adapter_out);
+    save_last_adapter();
   }
 
   EvalResult evaluated() {

@@ -163,6 +163,26 @@ TEST_F(TrainingRun, ChangesTheLogitsAndMergedAgreesWithUnmerged) {
                       1e-5);
 }
 
+TEST_F(TrainingRun, WithoutAFolderSavesNothing) {
+  const std::filesystem::path here = std::filesystem::current_path();
+  std::filesystem::create_directory(folder_ / "empty");
+  std::filesystem::current_path(folder_ / "empty");
+  Adapter adapter = new_adapter();
+  const std::vector<float> first = parameters(adapter);
+  TrainingRunConfig c = config("");
+  c.adapter_out.clear();
+  run(adapter, c);
+  EXPECT_NE(parameters(adapter), first);
+  const TrainingSummary stopped =
+      run_training(open_->model, adapter, records_, nullptr, c, {},
+                   {.should_stop = [n = 0]() mutable { return ++n > 3; }});
+  EXPECT_TRUE(stopped.stopped);
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ / "empty"));
+  c.save_every = 2;
+  EXPECT_THAT(error_of([&] { run(adapter, c); }), HasSubstr("`adapter_out`, which is empty"));
+  std::filesystem::current_path(here);
+}
+
 TEST_F(TrainingRun, GivesTheSameLossPackedOrOneRecordAtATime) {
   Evaluator evaluator(open_->model, nullptr);
   const EvalResult packed = evaluator.evaluate(records_);
