@@ -200,7 +200,7 @@ nlohmann::json nf4_config() {
 
 void write_quantised_folder(const std::filesystem::path& folder, const std::filesystem::path& plain,
                             const nlohmann::json& scheme, const PackLayer& pack) {
-  ModelConfig config = tiny_config("llama");
+  ModelConfig config = tiny_config("Llama");
   config.layers = 1;
   config.hidden_size = 64;
   config.intermediate_size = 96;
