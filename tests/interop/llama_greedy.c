@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ggml-backend.h"
-#include "llama.h"
+#include <ggml-backend.h>
+#include <llama.h>
 
 enum { MAX_TOKENS = 1024 };
 
