@@ -8,10 +8,10 @@ import numpy
 import pytest
 from clora_library import Clora
 from llama_cpp import LlamaCpp
+from peer_programs import python_of
 from safetensors.numpy import save_file
 
 BINARIES = pathlib.Path(os.environ["CLORA_BINARY_DIR"])
-PEERS = pathlib.Path(os.environ.get("CLORA_PEERS", pathlib.Path.home() / ".cache/clora/peers"))
 DATA = pathlib.Path(os.environ.get("CLORA_TEST_DATA", "../shared/data"))
 LINEARS = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
            "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"]
@@ -47,8 +47,8 @@ def convert(run_clora):
 
 
 def peer(name):
-    python = PEERS / name / "bin/python"
-    if not python.exists():
+    python = python_of(name)
+    if python is None:
         pytest.skip(f"the peer {name} is not installed; tools/setup/install_peers {name} does that")
     script = pathlib.Path(__file__).parent / "peers" / f"{name}_jobs.py"
 

@@ -45,7 +45,7 @@ static llama_token likeliest(const float* logits, int vocabulary) {
 static struct llama_context* make_context(struct llama_model* model) {
   struct llama_context_params params = llama_context_default_params();
   params.n_ctx = MAX_TOKENS;
-  params.n_threads = params.n_threads_batch = 2;
+  params.n_threads = params.n_threads_batch = 1; /* threads of tiny models only wait */
   params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
   params.type_k = params.type_v = GGML_TYPE_F32; /* as clora's on a CPU */
   return llama_init_from_model(model, params);
