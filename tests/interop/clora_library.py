@@ -55,14 +55,14 @@ class Model:
         return out
 
     def greedy(self, prompts, count, adapter=None):
-        """The `count` likeliest tokens after each prompt."""
+        """The `count` likeliest tokens after each prompt, or fewer if the model ends the reply."""
         session = self.session(adapter)
         replies = []
         for prompt in prompts:
             array = (ctypes.c_int32 * len(prompt))(*prompt)
-            out = (ctypes.c_int32 * count)()
+            out = (ctypes.c_int32 * count)(*[-1] * count)
             self.clora.check(self.clora.lib.clora_generate(
                 session, array, ctypes.c_size_t(len(prompt)), None, out, ctypes.c_size_t(count),
                 None))
-            replies.append(list(out))
+            replies.append([id for id in out if id >= 0])
         return replies

@@ -7,7 +7,8 @@ import subprocess
 import numpy
 import pytest
 from clora_library import Clora
-from peer_programs import LlamaCpp, python_of
+from llama_cpp import LlamaCpp
+from peer_programs import python_of
 from safetensors.numpy import save_file
 
 BINARIES = pathlib.Path(os.environ["CLORA_BINARY_DIR"])
@@ -75,8 +76,7 @@ def mlx():
 def llama_cpp():
     found = LlamaCpp.find()
     if found is None:
-        pytest.skip("llama.cpp is not installed: set CLORA_LLAMA_CPP to the folder of its programs, "
-                    "or run tools/setup/install_peers llamacpp")
+        pytest.skip("llama.cpp could not be installed from npm; run_tests.py has printed why")
     return found
 
 

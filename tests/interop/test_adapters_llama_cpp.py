@@ -37,7 +37,8 @@ def clear_prompts(model, sizes, adapter):
     for _ in range(20 * PROMPTS):
         prompt = [1] + random.integers(3, sizes.vocabulary, 5).tolist()
         reply = model.greedy([prompt], COUNT, adapter)[0]
-        if margin(model, sizes, prompt, reply, adapter) < LEAST_MARGIN:
+        is_whole = len(reply) == COUNT  # llama.cpp goes on after the end of a reply
+        if not is_whole or margin(model, sizes, prompt, reply, adapter) < LEAST_MARGIN:
             continue
         prompts.append(prompt)
         replies.append(reply)
