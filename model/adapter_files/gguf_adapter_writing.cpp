@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "clora/model/files/gguf_writing.hpp"
 #include "lora/end_modules.hpp"
@@ -57,8 +58,16 @@ std::vector<Pair> pairs_of(const AdapterValues& adapter, const GgufMatrices& mat
 // What the reader computes.
 float stored_scale(float alpha, std::int64_t rank) { return alpha / static_cast<float>(rank); }
 
-// The alpha that gives most modules their scale exactly. alpha * rank of a scale may need more bits
-// than f32 has; then one of its neighbours is usually the right one.
+// The factor of B that gives a module its scale. A scale that differs by one rounding, as where no
+// alpha gives it exactly, is left: multiplying B would round every value instead.
+double factor_of(float scale, float alpha, std::int64_t rank) {
+  constexpr double kRounding = std::numeric_limits<float>::epsilon();
+  const double factor = double{scale} / double{stored_scale(alpha, rank)};
+  return std::abs(factor - 1) <= kRounding ? 1 : factor;
+}
+
+// The alpha that gives most modules their scale exactly. scale * rank may need more bits than f32
+// has; then one of its neighbours is usually the right one.
 float alpha_of(const std::vector<Pair>& pairs) {
   std::vector<double> products;
   for (const Pair& pair : pairs) {
@@ -122,8 +131,7 @@ std::vector<float> matrix_b(const Pair& pair, float alpha, ConversionNotes& note
     const ModuleValues* part = pair.parts[p];
     if (part == nullptr) continue;
     std::vector<float> b = part->b;
-    const double factor = double{part->scale} / double{stored_scale(alpha, pair.rank)};
-    fold_scale(b, factor, part->site.path, notes);
+    fold_scale(b, factor_of(part->scale, alpha, pair.rank), part->site.path, notes);
     if (part->rank != pair.rank) ++notes.padded;
     const PartView out{all, static_cast<std::int64_t>(p), pair.outputs, pair.rank};
     for (std::int64_t n = 0; n < pair.outputs; ++n) {

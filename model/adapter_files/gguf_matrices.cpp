@@ -26,10 +26,11 @@ GgufMatrices gguf_matrices(const ModelConfig& config) {
   return matrices;
 }
 
-// llama.cpp has no architecture for Mistral 7B, whose files say "llama".
+// Files that are written may say another architecture than those that are read: llama.cpp has none
+// for Mistral 7B, whose files say "llama".
 std::string_view gguf_architecture(const ModelConfig& config) {
-  if (config.family == "mistral") return "llama";
-  return family_of(config.family, "adapter").gguf_name;
+  const Family& family = family_of(config.family, "adapter");
+  return family.to_gguf.architecture.empty() ? family.gguf_name : family.to_gguf.architecture;
 }
 
 std::int64_t gguf_row(const GgufMatrix& matrix, std::int64_t row) {

@@ -7,10 +7,11 @@ import subprocess
 import numpy
 import pytest
 from clora_library import Clora
-from peer_programs import LlamaCpp, python_of
+from llama_cpp import LlamaCpp
 from safetensors.numpy import save_file
 
 BINARIES = pathlib.Path(os.environ["CLORA_BINARY_DIR"])
+PEERS = pathlib.Path(os.environ.get("CLORA_PEERS", pathlib.Path.home() / ".cache/clora/peers"))
 DATA = pathlib.Path(os.environ.get("CLORA_TEST_DATA", "../shared/data"))
 LINEARS = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
            "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"]
@@ -46,8 +47,8 @@ def convert(run_clora):
 
 
 def peer(name):
-    python = python_of(name)
-    if python is None:
+    python = PEERS / name / "bin/python"
+    if not python.exists():
         pytest.skip(f"the peer {name} is not installed; tools/setup/install_peers {name} does that")
     script = pathlib.Path(__file__).parent / "peers" / f"{name}_jobs.py"
 
@@ -75,8 +76,7 @@ def mlx():
 def llama_cpp():
     found = LlamaCpp.find()
     if found is None:
-        pytest.skip("llama.cpp is not installed: set CLORA_LLAMA_CPP to the folder of its programs, "
-                    "or run tools/setup/install_peers llamacpp")
+        pytest.skip("llama.cpp could not be installed from npm; run_tests.py has printed why")
     return found
 
 

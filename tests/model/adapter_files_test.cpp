@@ -115,10 +115,16 @@ TEST_F(AdapterFiles, OfOneScaleNeedNoFoldingWhateverTheScaleIs) {
   for (const std::int64_t rank : {1, 3, 5, 6, 7, 12, 13, 100}) {
     const auto scale = static_cast<float>(10 / std::sqrt(static_cast<double>(rank)));
     const AdapterValues adapter = random_adapter_values(model, rank, scale);
-    for (const AdapterFormat format : {AdapterFormat::gguf, AdapterFormat::mlx}) {
-      expect_same_bits(through(format, adapter, model), adapter);
-      EXPECT_EQ(notes_.folded, 0) << rank;
+    expect_same_bits(through(AdapterFormat::mlx, adapter, model), adapter);
+    EXPECT_EQ(notes_.folded, 0) << rank;
+    // For some ranks no alpha gives the scale exactly.
+    AdapterValues read = through(AdapterFormat::gguf, adapter, model);
+    EXPECT_EQ(notes_.folded, 0) << rank;
+    for (ModuleValues& module : read.modules) {
+      EXPECT_NEAR(module.scale, scale, scale * 1.2e-7) << rank;
+      module.scale = scale;
     }
+    expect_same_bits(read, adapter);
   }
 }
 
