@@ -78,14 +78,14 @@ void GgufTensors::add_gguf(const GgufFile& file, const std::vector<WeightView>& 
       const WeightView& view = *at->second;
       const auto bytes_before = static_cast<std::size_t>(view.bytes.data() - tensor.bytes.data());
       const DTypeFacts& facts = facts_of(view.type);
-      source.parts.push_back(
-          {view, bytes_before / facts.block_bytes * facts.block_elements, merged_.changes(view)});
+      source.parts.push_back({view, view, bytes_before / facts.block_bytes * facts.block_elements,
+                              merged_.changes(view)});
     }
     add(std::string(tensor.name), tensor.shape, std::move(source));
   }
   if (own_head == nullptr) return;
   add(std::string(kHeadName), own_head->shape,
-      {.type = own_head->type, .parts = {{*own_head, 0, true}}});
+      {.type = own_head->type, .parts = {{*own_head, *own_head, 0, true}}});
 }
 
 void GgufTensors::add_hugging_face(const std::vector<WeightView>& views) {
@@ -97,7 +97,7 @@ void GgufTensors::add_hugging_face(const std::vector<WeightView>& views) {
     require(at != views.end(), "GGUF: the model has no tensor {}", need.name);
     const auto first = static_cast<std::size_t>(
         need.stack.count > 0 ? need.stack.index * need.shape.elements() : 0);
-    Part part{in_gguf(*at, need, layout), first, true};
+    Part part{*at, in_gguf(*at, need, layout), first, true};
     if (const auto stack = added.find(need.gguf_name); stack != added.end()) {
       sources_[stack->second].parts.push_back(std::move(part));
       continue;
@@ -145,7 +145,7 @@ std::vector<float> GgufTensors::values(const Source& source, std::int64_t elemen
   if (source.data != nullptr) to_float(values, source.type, {source.data, source.size});
   for (const Part& part : source.parts) {
     if (!part.is_changed) continue;
-    const std::vector<float> merged = stored_values(part.view, merged_.values(part.view));
+    const std::vector<float> merged = stored_values(part.stored, merged_.values(part.view));
     std::ranges::copy(merged, values.begin() + static_cast<std::ptrdiff_t>(part.first_value));
   }
   return values;

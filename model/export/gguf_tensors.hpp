@@ -29,7 +29,8 @@ class GgufTensors {
  private:
   // A matrix of the merged model and where it begins in the tensor.
   struct Part {
-    WeightView view;  // with the storage of the written file
+    WeightView view;    // of the base model
+    WeightView stored;  // the same with the order and the offsets of the written file
     std::size_t first_value = 0;
     bool is_changed = false;
   };

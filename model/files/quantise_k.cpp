@@ -37,6 +37,13 @@ int nearest(float value, int least, int largest) {
   return static_cast<int>(std::lrintf(value));
 }
 
+// Whether a value is beyond what the largest scales and levels give (q6_k: 65504 * 128 * 32), so
+// that sums of squares below stay finite.
+bool is_too_large(const float* x) {
+  constexpr float kLargest = 3e8F;
+  return std::any_of(x, x + kValues, [](float value) { return std::abs(value) > kLargest; });
+}
+
 // The weights of the square errors: those of ggml, by which larger values count more.
 void set_weights(std::span<const float> x, std::span<float> weights) {
   double squares = 0;
@@ -217,6 +224,7 @@ void put_scales_and_mins(const AffineBlocks& blocks, Byte* packed) {
 
 // qh: nullptr, or where the fifth bits go.
 bool encode_affine(const float* x, Byte* out, Byte* qh, Byte* qs, int levels) {
+  if (is_too_large(x)) return false;
   AffineBlocks blocks;
   for (std::size_t s = 0; s < kAffineCount; ++s) {
     std::copy_n(x + s * kAffineSize, kAffineSize, blocks[s].x.begin());
@@ -365,6 +373,7 @@ bool encode_q5_k(const float* x, std::uint8_t* block) {
 }
 
 bool encode_q6_k(const float* x, std::uint8_t* block) {
+  if (is_too_large(x)) return false;
   LinearBlocks blocks;
   for (std::size_t s = 0; s < kLinearCount; ++s) {
     std::copy_n(x + s * kLinearSize, kLinearSize, blocks[s].x.begin());

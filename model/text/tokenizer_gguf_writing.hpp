@@ -20,8 +20,9 @@ void write_gguf_tokenizer(GgufMetadata& metadata, const TokenizerSpec& spec,
 
 // Throws Error(unsupported) unless both give the same tokens for texts of many kinds and for every
 // special token, the same ends of replies, first tokens and chat template. `written` was read from
-// the GGUF file. Returns a warning if text between special tokens gets other tokens, as with
-// SentencePiece vocabularies that put a space before the first text only; else nothing.
+// the GGUF file. Returns a warning, or nothing, of what GGUF cannot say of SentencePiece
+// vocabularies: that only some pairs of tokens merge (then texts may have other tokens), and that a
+// space is put before the first text only.
 std::string require_same_tokens(const TokenizerSpec& expected, const TokenizerSpec& written);
 
 }  // namespace clora

@@ -59,6 +59,7 @@ class FusedModelWriter {
  public:
   FusedModelWriter(const WeightFiles& base, const Adapter* adapter, const FuseOptions& options)
       : merged_(base, adapter), options_(options), views_(merged_.views()) {
+    type_name_of(options.type);
     for (const WeightView& view : views_) {
       tensors_.push_back({view.name, options.type, view.shape, {}});
       bytes_ += stored_bytes(tensors_.back());

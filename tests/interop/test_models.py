@@ -7,8 +7,7 @@ import subprocess
 import gguf
 import numpy
 import pytest
-from conftest import VARIANTS, Sizes, relative_difference
-from peer_programs import python_of
+from conftest import PEERS, VARIANTS, Sizes, relative_difference
 from safetensors.numpy import load_file
 
 PROMPTS, COUNT = 20, 24
@@ -119,8 +118,8 @@ def test_gguf_reads_every_type(dtype, folder, run_clora, tmp_path):
 @pytest.fixture(scope="module")
 def transformers_logits():
     """Logits of folders after token ids."""
-    python = python_of("torch")
-    if python is None:
+    python = PEERS / "torch/bin/python"
+    if not python.exists():
         pytest.skip("the peer torch is not installed; tools/setup/install_peers torch does that")
 
     def run(folder, ids, out):

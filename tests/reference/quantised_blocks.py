@@ -4,7 +4,7 @@
     tests/reference/quantised_blocks.py LIBGGML_BASE
 
 LIBGGML_BASE is ggml's shared library (libggml-base.so of a build of llama.cpp). The values are those of
-values() here and in tests/model/quantise_test.cpp: sums of four uniform numbers, by a linear
+values() here and in tests/model/quantisers_test.cpp: sums of four uniform numbers, by a linear
 congruential generator, so that both have them exactly. Needs: pip install gguf numpy.
 """
 import ctypes
