@@ -342,6 +342,10 @@ CLORA_API clora_status clora_adapter_load(clora_model* model, const char* path,
                                           clora_adapter** adapter);
 /* Saves the adapter in PEFT's format; each file is replaced atomically. Waits. */
 CLORA_API clora_status clora_adapter_save(const clora_adapter* adapter, const char* folder);
+/* The same in a format: "peft" or "mlx", a folder, or "gguf", a file. CLORA_UNSUPPORTED, naming it,
+ * for what the format cannot hold. Waits. */
+CLORA_API clora_status clora_adapter_save_as(const clora_adapter* adapter, const char* path,
+                                             const char* format);
 /* The adapter is unloaded when no session, engine or trainer uses it any more. */
 CLORA_API void clora_adapter_release(clora_adapter* adapter);
 
@@ -394,19 +398,23 @@ CLORA_API clora_status clora_adapter_write_tensor(clora_adapter* adapter, size_t
 
 typedef struct clora_fuse_options {
   size_t size;
-  const char* format; /* of the written model: "safetensors", a Hugging Face folder; NULL: that */
-  const char* type;   /* of the written weights: "f32"; NULL: that */
+  const char* format; /* "safetensors", a Hugging Face folder, or "gguf", a file; NULL: the first */
+  /* Of the written matrices: "f32", "f16", "bf16"; of a GGUF file also "q8_0", "q6_k", "q5_k",
+   * "q4_k", "q5_1", "q5_0", "q4_1", "q4_0". NULL: "f32", or in a GGUF file that of each of the
+   * model's tensors. */
+  const char* type;
   void* user;
   /* Called before each tensor; a return value other than 0 stops: the call fails with
    * CLORA_CANCELLED, and nothing is written. NULL: no callback. */
   int32_t (*progress)(void* user);
 } clora_fuse_options;
 
-/* Writes the adapter's model with the adapter merged into its weights to the folder `path`, which
- * must not exist or be empty, with config.json and, if the model has one, its tokenizer (else the
- * log has a warning). The model's own files are read again. options may be NULL. The files are
- * complete before the first one is at `path`. CLORA_UNSUPPORTED for a format or type that is not
- * listed above; CLORA_INVALID_DATA, naming the tensor, for a value that is not finite. Waits. */
+/* Writes the adapter's model with the adapter merged into its weights to `path`, which must not
+ * exist; a folder may be there if it is empty. It has the model's configuration and its tokenizer,
+ * or the log has a warning. The model's own files are read again. options may be NULL. The files
+ * are complete before the first one is at `path`. CLORA_UNSUPPORTED for a format or type that is
+ * not listed above, or for what a GGUF file cannot hold; CLORA_INVALID_DATA, naming the tensor, for
+ * a value that is not finite. Waits. */
 CLORA_API clora_status clora_fuse(const clora_adapter* adapter, const char* path,
                                   const clora_fuse_options* options);
 

@@ -188,6 +188,20 @@ clora_status clora_adapter_save(const clora_adapter* adapter, const char* folder
   });
 }
 
+clora_status clora_adapter_save_as(const clora_adapter* adapter, const char* path,
+                                   const char* format) {
+  return guarded([&] {
+    constexpr std::string_view kWho = "clora_adapter_save_as";
+    const Adapter& own = adapter_of(adapter, kWho);
+    require_given(path, kWho, "path");
+    require_given(format, kWho, "format");
+    const ModelConfig& config = adapter->core->model->model->config();
+    const AdapterFormat wanted = named_adapter_format(format);
+    require_format_holds(own, wanted, config);
+    write_adapter(values_of(own), wanted, config, path);
+  });
+}
+
 void clora_adapter_release(clora_adapter* adapter) { delete adapter; }
 
 clora_status clora_adapter_get_info(const clora_adapter* adapter, clora_adapter_info* info) {

@@ -307,7 +307,12 @@ static void values_of_adapters(clora_model* model, const char* folder) {
   clora_adapter* adapter = NULL;
   clora_adapter_tensor tensor = clora_adapter_tensor_init();
   size_t count = 0;
+  char file[4096];
+  snprintf(file, sizeof file, "%s/adapter.gguf", folder);
   OK(clora_adapter_load(model, folder, &adapter));
+  OK(clora_adapter_save_as(adapter, file, "gguf"));
+  clora_adapter_release(adapter);
+  OK(clora_adapter_load(model, file, &adapter));
   OK(clora_adapter_tensor_count(adapter, &count));
   EXPECT(count == 28); /* A and B of 14 layers */
   OK(clora_adapter_get_tensor(adapter, 1, &tensor));

@@ -177,6 +177,51 @@ TEST_F(CApiAdapter, AMergedModelComputesWhatTheModelWithTheAdapterDoes) {
   for (std::size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-3F);
 }
 
+TEST_F(CApiAdapter, AMergedModelIsWrittenInOtherTypesAndAsGguf) {
+  clora_adapter* const adapter = trained_adapter();
+  expect_ok(clora_session_attach(session_, adapter));
+  const std::vector<float> want = logits();
+  clora_fuse_options options = clora_fuse_options_init();
+  options.type = "bf16";
+  expect_ok(clora_fuse(adapter, at("half").c_str(), &options));
+  options.format = "gguf";
+  options.type = "f32";
+  expect_ok(clora_fuse(adapter, at("merged.gguf").c_str(), &options));
+  expect_error(clora_fuse(adapter, at("merged.gguf").c_str(), &options), CLORA_IO, "exists");
+  const std::vector<float> same = logits_of_folder(at("merged.gguf"));
+  ASSERT_EQ(same.size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(same[i], want[i], 1e-3F);
+  const std::vector<float> rounded = logits_of_folder(at("half"));
+  EXPECT_NE(rounded, same);
+  for (std::size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(rounded[i], want[i], 0.3F);
+}
+
+// ---- Files
+
+TEST_F(CApiAdapter, IsSavedAndLoadedInEveryFormat) {
+  clora_adapter* const adapter = trained_adapter();
+  expect_ok(clora_session_attach(session_, adapter));
+  const std::vector<float> want = logits();
+  for (const std::string format : {"peft", "mlx", "gguf"}) {
+    const std::string path = at(format == "gguf" ? "adapter.gguf" : format.c_str());
+    expect_ok(clora_adapter_save_as(adapter, path.c_str(), format.c_str()));
+    clora_adapter* loaded = nullptr;
+    expect_ok(clora_adapter_load(model_, path.c_str(), &loaded));
+    adapters_.push_back(loaded);
+    expect_ok(clora_session_attach(session_, loaded));
+    const std::vector<float> got = logits();
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      ASSERT_NEAR(got[i], want[i], 1e-4F) << format;
+    }
+  }
+  expect_error(clora_adapter_save_as(adapter, at("x").c_str(), "zip"), CLORA_INVALID_ARGUMENT,
+               "'zip'");
+  clora_adapter_options dora = clora_adapter_options_init();
+  dora.use_dora = 1;
+  expect_error(clora_adapter_save_as(new_adapter(dora), at("x.gguf").c_str(), "gguf"),
+               CLORA_UNSUPPORTED, "DoRA");
+}
+
 TEST_F(CApiAdapter, AMergedModelReplacesNothing) {
   clora_adapter* const adapter = new_adapter();
   expect_error(clora_fuse(adapter, path().c_str(), nullptr), CLORA_IO,

@@ -205,6 +205,7 @@ TEST_F(CApi, NullHandlesAreRefusedByName) {
   refused(clora_adapter_read_tensor(nullptr, 0, nullptr, 0), "clora_adapter_read_tensor: adapter");
   refused(clora_adapter_write_tensor(nullptr, 0, nullptr, 0),
           "clora_adapter_write_tensor: adapter");
+  refused(clora_adapter_save_as(nullptr, "x", "gguf"), "clora_adapter_save_as: adapter");
   refused(clora_fuse(nullptr, "x", nullptr), "clora_fuse: adapter");
   refused(clora_session_attach_scaled(nullptr, nullptr, 1), "clora_session_attach_scaled: session");
   refused(clora_forward_hidden(nullptr, &number, 1, 0, nullptr, 0),

@@ -67,11 +67,12 @@ class WriteInterfaceTable(unittest.TestCase):
             "b: model/hidden.hpp is no public header", "b: clora.h has no field clora_options.user"])
 
     def test_names_of_python_are_looked_up_in_its_folder(self):
-        rows = [("a", "", "clora_one clora_two", "Model.load Trainer")]
-        self.assertEqual(self.faults(*rows), ["a: python/clora has no Model.load",
-                                              "a: python/clora has no Trainer"])
-        self.write("python/clora/__init__.pyi", "class Model:\n    def load(self): ...\n")
-        self.assertEqual(self.faults(*rows), ["a: python/clora has no Trainer"])
+        rows = [("a", "", "clora_one clora_two", "Model.load Model.size ops Trainer.load")]
+        self.assertEqual(len(self.faults(*rows)), 4)
+        self.write("python/clora/__init__.py", "from . import ops\n")
+        self.write("python/clora/model.py",
+                   "class Model:\n    size: int = 0\n    def load(self): ...\nclass Trainer: ...\n")
+        self.assertEqual(self.faults(*rows), ["a: python/clora has no Trainer.load"])
 
     def test_the_table_replaces_what_is_between_its_lines(self):
         page = f"before\n{SCRIPT.BEGIN}old\n{SCRIPT.END}after\n"
