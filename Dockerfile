@@ -9,5 +9,6 @@ RUN cmake --preset package && cmake --build --preset package --target package
 
 FROM debian:12-slim
 COPY --from=build /clora/build/package/clora_*.deb /tmp/
-RUN apt-get update && apt-get install -y /tmp/clora_*.deb && rm -rf /tmp/clora_*.deb /var/lib/apt/lists/*
+RUN apt-get update && apt-get install -y --no-install-recommends /tmp/clora_*.deb pocl-opencl-icd \
+    && rm -rf /tmp/clora_*.deb /var/lib/apt/lists/*
 ENTRYPOINT ["clora"]

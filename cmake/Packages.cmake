@@ -31,19 +31,20 @@ set(CPACK_DEBIAN_PROGRAMS_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PROGRAMS_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PROGRAMS_PACKAGE_RECOMMENDS "pocl-opencl-icd | opencl-icd")
 set(CPACK_DEBIAN_PROGRAMS_PACKAGE_SUGGESTS "openmpi-bin, clang-14, oclgrind")
-set(CPACK_COMPONENT_PROGRAMS_DESCRIPTION "LoRA fine-tuning and serving on OpenCL devices
-clora fine-tunes, evaluates and serves language models with LoRA on any OpenCL
-device, including a CPU without a GPU. It reads and writes GGUF and safetensors
-models and PEFT adapters. clc builds, checks, measures and tunes OpenCL kernels.")
+set(CPACK_COMPONENT_PROGRAMS_DESCRIPTION "clora fine-tunes, evaluates and serves language models with LoRA on any
+OpenCL device, including a CPU without a GPU. It reads and writes GGUF and
+safetensors models and PEFT adapters. clc builds, checks, measures and tunes
+OpenCL kernels.")
 
 set(library_package libclora${CLORA_SOVERSION})
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME ${library_package})
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/cmake/debian/triggers)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_RECOMMENDS "pocl-opencl-icd | opencl-icd")
-set(CPACK_DEBIAN_LIBRARY_PACKAGE_GENERATE_SHLIBS ON)
-set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "LoRA fine-tuning and inference on OpenCL devices, shared library
-Programs in C and other languages use this library by its C interface, clora.h.")
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)  # of all components, of which one has such files
+set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "Shared library with the C interface of clora, for programs in C and other
+languages.")
 
 # What find_package(clora) looks for, so that a program can be linked with the static libraries.
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libclora-dev)
@@ -55,7 +56,6 @@ if(CLORA_SHARED)
     "${library_package} (= ${PROJECT_VERSION}), ")
 endif()
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "cmake, libopenmpi-dev")
-set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "LoRA fine-tuning and inference on OpenCL devices, development files
-Headers in C++ and C, static libraries, and files for CMake and pkg-config.")
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "Headers in C++ and C, static libraries, and files for CMake and pkg-config.")
 
 include(CPack)

@@ -1,6 +1,13 @@
 # Run by cpack on the files of each package before it makes the packages: adds what Debian's policy
 # requires of /usr/share/doc, and compresses the manual pages.
-file(READ ${CMAKE_CURRENT_LIST_DIR}/../../LICENSE licence)
+set(licence "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+
+Files: *
+Copyright: 2026, the contributors to clora
+License: Apache-2.0
+ Licensed under the Apache License, Version 2.0. On Debian systems, its text is in
+ /usr/share/common-licenses/Apache-2.0.
+")
 string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC)  # of SOURCE_DATE_EPOCH if that is set
 
 function(compress file)

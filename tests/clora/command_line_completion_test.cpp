@@ -70,6 +70,8 @@ TEST_F(Completion, BashOffersFilesAndFoldersWhereTheyAreMeant) {
   EXPECT_THAT(bash_offers(bash, {"clora", "train", "--adapter-out", ""}),
               ElementsAre("compopt dirnames"));
   EXPECT_THAT(bash_offers(bash, {"clora", "serve", "--adapter", "sql", "=", ""}),
+              ElementsAre("compopt default"));
+  EXPECT_THAT(bash_offers(bash, {"clora", "serve", "--adapters-dir", ""}),
               ElementsAre("compopt dirnames"));
   EXPECT_THAT(bash_offers(bash, {"clora", "info", ""}), ElementsAre("compopt default"));
   EXPECT_THAT(bash_offers(bash, {"clora", "train", "--rank", ""}), IsEmpty());

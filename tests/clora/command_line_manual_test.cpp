@@ -85,9 +85,10 @@ TEST_F(Manual, ThePageOfTheProgramListsCommandsAndVariables) {
 
 TEST_F(Manual, APageStatesValuesDefaultsAndExitCodes) {
   const std::string text = page("clora-train");
-  EXPECT_THAT(text, HasSubstr("Default: 16. "));
+  EXPECT_THAT(text, HasSubstr("Range: >0..1000000. Default: 16.\n"));
   EXPECT_THAT(text, HasSubstr("One of auto, f32, bf16."));
   EXPECT_THAT(text, HasSubstr("Environment: CLORA_DEVICE."));
+  EXPECT_THAT(text, HasSubstr("\\fB\\-\\-find\\-lr\\fR [\\fISVG\\fR]"));
   EXPECT_THAT(text, HasSubstr("\\fBclora train\\fR \\fB\\-\\-data\\fR \\fIPATH[=WEIGHT]\\fR"));
   EXPECT_THAT(text, HasSubstr(".SH EXIT STATUS\n0 success, 2 usage error, 1 any other error.\n"));
 }
@@ -103,13 +104,15 @@ TEST_F(Manual, PagesHaveNoFaultsOfForm) {
 
 TEST(HelpText, IsTakenApartIntoExamplesTextAndExitCodes) {
   const HelpText text = help_text(
-      "Examples:\n  a b\n  c d\nSome text\nof two lines.\n  code\nMore.\nExit codes: 0 good,\n1 "
+      "Examples:\n  a b\n  c d\nSome text\nof two lines.\nMore text.\n  code\nMore.\nExit codes: 0 "
+      "good,\n1 "
       "bad.");
   ASSERT_EQ(text.examples.size(), 1U);
   EXPECT_THAT(text.examples[0].lines, ElementsAre("a b", "c d"));
-  ASSERT_EQ(text.description.size(), 3U);
+  ASSERT_EQ(text.description.size(), 4U);
   EXPECT_THAT(text.description[0].lines, ElementsAre("Some text", "of two lines."));
-  EXPECT_TRUE(text.description[1].code);
+  EXPECT_THAT(text.description[1].lines, ElementsAre("More text."));
+  EXPECT_TRUE(text.description[2].code);
   EXPECT_EQ(text.exit_codes, "0 good, 1 bad.");
 }
 

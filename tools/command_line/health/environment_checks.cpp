@@ -47,28 +47,17 @@ constexpr Named kOthersOfPrograms[] = {
     {"CLORA_PTXAS", "path of ptxas, by which 'clc stats' counts the registers of NVIDIA's GPUs"}};
 
 // Variables of tests, benches and scripts.
-constexpr std::string_view kOfDevelopers[] = {"CLORA_BENCH_DEVICES",
-                                              "CLORA_BENCH_FOLDER",
-                                              "CLORA_BENCH_LARGE",
-                                              "CLORA_BENCH_MODEL",
-                                              "CLORA_BENCH_PROFILE",
-                                              "CLORA_BINARY_DIR",
-                                              "CLORA_CHAT_SUITES",
-                                              "CLORA_FAULTS",
-                                              "CLORA_FLIPS",
-                                              "CLORA_FUZZ_TARGET",
-                                              "CLORA_LLAMA_CPP",
-                                              "CLORA_MODEL_CACHE",
-                                              "CLORA_PEERS",
-                                              "CLORA_SECOND_DRIVER_DIR",
-                                              "CLORA_SELF_TEST_SUMS",
-                                              "CLORA_SERVER_KILLS",
-                                              "CLORA_SHARED",
-                                              "CLORA_SOURCE_DIR",
-                                              "CLORA_TEST_DATA",
-                                              "CLORA_TEST_SHARED_FOLDER",
-                                              "CLORA_TEST_SIZES",
-                                              "CLORA_TEST_VECTORS"};
+constexpr std::string_view kOfDevelopers[] = {"CLORA_BENCH_DEVICES",  "CLORA_BENCH_FOLDER",
+                                              "CLORA_BENCH_LARGE",    "CLORA_BENCH_MODEL",
+                                              "CLORA_BENCH_PROFILE",  "CLORA_BINARY_DIR",
+                                              "CLORA_CHAT_SUITES",    "CLORA_FAULTS",
+                                              "CLORA_FLIPS",          "CLORA_FUZZ_TARGET",
+                                              "CLORA_LLAMA_CPP",      "CLORA_MODEL_CACHE",
+                                              "CLORA_PEERS",          "CLORA_SECOND_DRIVER_DIR",
+                                              "CLORA_SELF_TEST_SUMS", "CLORA_SERVER_KILLS",
+                                              "CLORA_SHARED",         "CLORA_SOURCE_DIR",
+                                              "CLORA_TEST_DATA",      "CLORA_TEST_SHARED_FOLDER",
+                                              "CLORA_TEST_SIZES",     "CLORA_TEST_VECTORS"};
 
 std::string unset(std::string_view name) { return fmt::format("unset {}", name); }
 
@@ -155,7 +144,7 @@ constexpr Checked kChecked[] = {
      "kernels to use instead of the device's best ones, such as portable; 'clora devices' shows "
      "those that a device has"},
     {"CLORA_IMPL", check_implementations,
-     "implementations to use instead of the best ones, as OP:NAME,..."},
+     "implementations to use instead of the best ones, as OP:NAME, separated by commas"},
     {"CLORA_CAPTURE", check_capture,
      "writes a launch, OP:NUMBER, to a folder that 'clc replay' runs"},
     {"CLORA_KERNEL_DIR", check_kernel_folder, "folder to read kernels from"},

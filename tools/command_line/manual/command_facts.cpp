@@ -50,8 +50,10 @@ ValueKind kind_of_argument(const std::string& name, ValueKind by_type) {
   return by_name == ValueKind::text ? ValueKind::path : by_name;
 }
 
-// CLI11's own names of types are those of C++.
+// CLI11's own names of types are those of C++. The brackets of "[SVG]", which mark a value that may
+// be left out, are written by who lists the option.
 std::string value_name(const std::string& type) {
+  if (type.starts_with('[') && type.ends_with(']')) return type.substr(1, type.size() - 2);
   if (type == "UINT") return "INT";
   return type == "BOOLEAN" ? "BOOL" : type;
 }

@@ -1,5 +1,6 @@
 #include "tools/command_line/manual/help_text.hpp"
 
+#include <cctype>
 #include <sstream>
 
 namespace clora {
@@ -9,15 +10,22 @@ constexpr std::string_view kExitCodes = "Exit codes: ";
 
 bool begins_examples(const std::string& line) { return line == "Examples:" || line == "Example:"; }
 
+// Whether a line begins a paragraph: the help begins a line where it turns to something else.
+bool begins_paragraph(const std::string& before, const std::string& line) {
+  const bool begins = std::isupper(static_cast<unsigned char>(line.front())) != 0 ||
+                      line.front() == '-' || line.starts_with(kExitCodes);
+  return begins_examples(line) || (begins && before.ends_with('.'));
+}
+
 std::vector<HelpBlock> blocks_of(std::string_view text) {
   std::vector<HelpBlock> blocks;
   std::istringstream lines{std::string(text)};
   for (std::string line; std::getline(lines, line);) {
     if (line.empty()) continue;
     const bool code = line.starts_with("  ");
-    const bool begins = begins_examples(line) || (!code && line.starts_with(kExitCodes));
-    if (begins || blocks.empty() || blocks.back().code != code)
-      blocks.push_back({.code = code, .lines = {}});
+    const bool continues = !blocks.empty() && blocks.back().code == code &&
+                           (code || !begins_paragraph(blocks.back().lines.back(), line));
+    if (!continues) blocks.push_back({.code = code, .lines = {}});
     blocks.back().lines.push_back(code ? line.substr(2) : line);
   }
   return blocks;

@@ -47,7 +47,8 @@ std::string section(std::string_view title) { return fmt::format(".SH {}\n", tit
 std::string blocks(const std::vector<HelpBlock>& all) {
   std::string text;
   for (const HelpBlock& block : all) {
-    text += block.code ? ".PP\n.RS 4\n.nf\n" : ".PP\n";
+    if (!text.empty()) text += ".PP\n";
+    if (block.code) text += ".RS 4\n.nf\n";
     for (const std::string& line : block.lines) text += line_of(line);
     if (block.code) text += ".fi\n.RE\n";
   }
@@ -111,7 +112,7 @@ std::vector<std::string> groups_of(const std::vector<OptionFacts>& options) {
 std::string options_section(const CommandFacts& command) {
   std::string text = section("OPTIONS");
   for (const std::string& group : groups_of(command.options)) {
-    text += fmt::format(".SS {}\n", escaped(group));
+    if (group != "Options") text += fmt::format(".SS {}\n", escaped(group));  // CLI11's default
     for (const OptionFacts& option : command.options) {
       if (option.group == group) text += option_text(option_names(option), option);
     }
@@ -149,8 +150,10 @@ std::string synopsis(const CommandFacts& command) {
 std::string commands_section(const CommandFacts& command) {
   if (command.commands.empty()) return "";
   std::string text = section("COMMANDS");
-  for (const CommandFacts& below : command.commands) {
-    text += fmt::format(".TP\n{}\n{}", reference_to(page_name(below)), line_of(below.description));
+  for (const CommandFacts* below : all_commands(command)) {
+    if (below == &command) continue;
+    text +=
+        fmt::format(".TP\n{}\n{}", reference_to(page_name(*below)), line_of(below->description));
   }
   return text;
 }
@@ -171,14 +174,13 @@ std::string variables_section(const std::vector<VariableFacts>& variables) {
   return text;
 }
 
-// Of all commands that a page belongs to: its program, and the group that it is in.
+// The pages of the program and of the group that a command is in.
 std::string see_also(const CommandFacts& command, const CommandFacts& program) {
   std::vector<std::string> pages;
   for (const CommandFacts* other : all_commands(program)) {
-    const bool above = command.full_name.starts_with(other->full_name + ' ');
-    const bool below =
-        &command != &program && other->full_name.starts_with(command.full_name + ' ');
-    if (above || below) pages.push_back(reference_to(page_name(*other)));
+    if (command.full_name.starts_with(other->full_name + ' ')) {
+      pages.push_back(reference_to(page_name(*other)));
+    }
   }
   if (pages.empty()) return "";
   return section("SEE ALSO") + fmt::format("{}\n", fmt::join(pages, ",\n"));
