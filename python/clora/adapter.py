@@ -1,4 +1,4 @@
-"""Adapters: LoRA matrices of a model, as NumPy arrays and as files in PEFT's format."""
+"""Adapters: LoRA matrices of a model, as NumPy arrays and as files of PEFT, mlx-lm and GGUF."""
 from __future__ import annotations
 
 import os
@@ -101,7 +101,8 @@ class Adapter:
     path)`` reads one. Methods copy from or to the device and wait for it.
     """
 
-    def __init__(self, adapter: _clora.Adapter) -> None:
+    def __init__(self, model: _clora.Model, adapter: _clora.Adapter) -> None:
+        self._model = model
         self._adapter = adapter
 
     @property
@@ -120,9 +121,17 @@ class Adapter:
         """The rank of layers without one of their own."""
         return self._adapter.config.rank
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a folder in PEFT's format: adapter_config.json, adapter_model.safetensors."""
-        self._adapter.save(os.fspath(path))
+    def save(self, path: str | os.PathLike[str],
+             format: Literal["peft", "mlx", "gguf"] = "peft") -> dict[str, int]:
+        """Writes the adapter, so that it computes the same there.
+
+        format: a folder of PEFT (adapter_config.json, adapter_model.safetensors) or of mlx-lm, or a
+            GGUF file for llama.cpp. What a format cannot hold is refused by name.
+
+        Returns the numbers of layers whose B was multiplied, as the format has no scale of their
+        own (folded), whose values were rounded by that, and that got ranks of zeros (padded).
+        """
+        return dict(_clora.save_adapter(self._model, self._adapter, os.fspath(path), format))
 
     def _views(self, flat: F32) -> dict[str, F32]:
         """Views of the flat parameters by PEFT's names."""
@@ -188,9 +197,10 @@ class Adapter:
 
 def create_adapter(model: Model, config: LoraConfig | None = None) -> Adapter:
     """Returns a new adapter of the model, which does not change its output yet."""
-    return Adapter(_clora.create_adapter(model._model, (config or LoraConfig())._options()))
+    native = model._model
+    return Adapter(native, _clora.create_adapter(native, (config or LoraConfig())._options()))
 
 
 def load_adapter(model: Model, path: str | os.PathLike[str]) -> Adapter:
-    """Returns the adapter of a folder in PEFT's format. Tensors are f32, f16 or bf16 there."""
-    return Adapter(_clora.load_adapter(model._model, os.fspath(path)))
+    """Returns the adapter of a folder of PEFT or mlx-lm, or of a GGUF file."""
+    return Adapter(model._model, _clora.load_adapter(model._model, os.fspath(path)))

@@ -119,9 +119,24 @@ class Model:
         """Returns the adapter of a folder, as :func:`clora.load_adapter`."""
         return load_adapter(self, path)
 
-    def fuse(self, adapter: Adapter, path: str | os.PathLike[str]) -> None:
-        """Writes the model merged with the adapter: a folder of Hugging Face's format, f32."""
-        self._model.fuse(adapter._adapter, os.fspath(path))
+    def fuse(self, adapter: Adapter | None, path: str | os.PathLike[str], *,
+             dtype: str | None = None) -> dict[str, Any]:
+        """Writes the model merged with an adapter, or alone (None), with its tokenizer.
+
+        path: a new GGUF file if it ends in .gguf, else a folder of Hugging Face's format.
+        dtype: of the matrices: of a folder "f32" (the default), "f16" or "bf16"; of a GGUF file also
+            quantised types ("q8_0", "q4_0", "q4_k", "q6_k", ...), and by default those of the
+            model's own files, of which only layers with an adapter are converted.
+
+        Returns facts of a GGUF file: bytes, tensors copied and converted, and what its tokenizer or
+        types lack; nothing of a folder. One tensor at a time is in memory.
+        """
+        native = adapter._adapter if adapter else None
+        target = os.fspath(path)
+        if target.endswith(".gguf"):
+            return dict(self._model.fuse_gguf(native, target, dtype or ""))
+        self._model.fuse_folder(native, target, dtype or "f32")
+        return {}
 
     @property
     def end_ids(self) -> list[int]:
@@ -227,7 +242,8 @@ def load(path: str | os.PathLike[str], device: str | int | Context = "auto", *,
          memory: int | str | None = None, precision: Literal["auto", "f32"] = "f32",
          context_length: int = 0, chat_template: str | None = None, profile: bool = False,
          progress: Callable[[float], bool | None] | None = None) -> Model:
-    """Loads a model: a .gguf file, or a folder with config.json and model.safetensors.
+    """Loads a model: a .gguf file, a folder with config.json and model.safetensors, or
+    "hf://OWNER/NAME" out of the local cache of the Hugging Face hub.
 
     device: as in :class:`Context`, or a context that is shared with other models.
     memory: the most device memory that may be used, such as ``"8GiB"``; training chooses what it

@@ -35,6 +35,7 @@ class TrainingConfig:
     early_stopping_patience: evaluations without an improvement by more than min_improvement after
         which the run ends, with the best adapter; 0: off.
     save_steps: steps between checkpoints in output_dir; 0: none.
+    adapter_format: "peft", or "mlx" or "gguf" in which the adapter in output_dir is written besides.
     ema_decay: of an average of the adapter, saved in output_dir/ema; 0: none.
     max_seq_length: at which records are cut.
     gradient_checkpointing: blocks of which only the first input is kept; False or 0: everything is
@@ -70,6 +71,7 @@ class TrainingConfig:
     early_stopping_patience: int = 0
     min_improvement: float = 0.0
     save_steps: int = 0
+    adapter_format: Literal["peft", "mlx", "gguf"] = "peft"
     ema_decay: float = 0.0
     max_seq_length: int = 512
     apply_chat_template: bool = False
@@ -86,6 +88,7 @@ class TrainingConfig:
         for ours, native in _SAME.items():
             setattr(run, native, getattr(self, ours))
         run.set_schedule(self.lr_scheduler_type)
+        run.set_adapter_format(self.adapter_format)
         run.set_loss(self.loss, self.beta, self.loss_label_smoothing)
         run.adapter_out = os.fspath(self.output_dir) if self.output_dir is not None else ""
         run.optimizer.kind = self.optimizer

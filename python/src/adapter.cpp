@@ -10,12 +10,13 @@
 #include <algorithm>
 #include <set>
 
-#include "clora/lora/peft_files.hpp"
+#include "clora/model/adapter_files/adapter_files.hpp"
 #include "clora/model/transformer/adapter_sites.hpp"
 #include "clora/model/transformer/column_scales.hpp"
 #include "clora/model/transformer/principal_start.hpp"
 #include "clora/model/transformer/saved_tensors.hpp"
 #include "clora/model/weights/stored_ends.hpp"
+#include "lora/hub_cache.hpp"
 #include "lora/module_selection.hpp"
 #include "lora/saved_tensors.hpp"
 #include "python/src/arrays.hpp"
@@ -115,7 +116,8 @@ Adapter made_adapter(LanguageModel& model, const AdapterOptions& options,
 
 AdapterHandle create(const ModelHandle& model, const AdapterOptions& given) {
   AdapterOptions options = given;
-  options.config.base_model = model->path;
+  const std::string id = hub_id_of(model->path);
+  options.config.base_model = id.empty() ? model->path : id;
   const auto start = principal_start_of(options.start);
   require(start || options.start == "lora",
           "{}: init_lora_weights must be True, 'pissa' or 'olora', got '{}'", kWho, options.start);
@@ -133,18 +135,26 @@ AdapterHandle create(const ModelHandle& model, const AdapterOptions& given) {
   return made;
 }
 
-AdapterHandle load(const ModelHandle& model, const std::string& folder) {
+AdapterHandle load(const ModelHandle& model, const std::string& path) {
   return std::make_shared<LoadedAdapter>(model->context(), [&] {
-    const ModelConfig& config = model->model->config();
-    Adapter adapter = load_adapter(model->context()->context, folder, all_adapter_sites(config),
-                                   savable_tensors(config));
-    require_stored_ends(folder, model->files.all());
+    Adapter adapter = load_adapter(model->context()->context, path, model->model->config());
+    require_stored_ends(path, model->files.all());
     return adapter;
   });
 }
 
-void save(const LoadedAdapter& self, const std::string& folder) {
-  on_device(self.context(), [&] { save_adapter(*self.adapter, folder); });
+// format: "peft", "mlx" or "gguf".
+nb::dict save(const LoadedModel& model, const LoadedAdapter& self, const std::string& path,
+              const std::string& format) {
+  const AdapterFormat named = named_adapter_format(format);
+  const ConversionNotes notes = on_device(self.context(), [&] {
+    return write_adapter(values_of(*self.adapter), named, model.model->config(), path);
+  });
+  nb::dict dict;
+  dict["folded"] = notes.folded;
+  dict["rounded"] = notes.rounded;
+  dict["padded"] = notes.padded;
+  return dict;
 }
 
 Array<float> parameters(const LoadedAdapter& self) {
@@ -238,10 +248,11 @@ void bind_adapter(nb::module_& module) {
                    [](const LoadedAdapter& self) { return self.adapter->trainable_parameters(); })
       .def_prop_ro("version", [](const LoadedAdapter& self) { return self.version.load(); })
       .def("parameters", &parameters)
-      .def("set_parameters", &set_parameters, nb::arg("values"))
-      .def("save", &save, nb::arg("folder"));
+      .def("set_parameters", &set_parameters, nb::arg("values"));
   module.def("create_adapter", &create, nb::arg("model"), nb::arg("options"));
-  module.def("load_adapter", &load, nb::arg("model"), nb::arg("folder"));
+  module.def("load_adapter", &load, nb::arg("model"), nb::arg("path"));
+  module.def("save_adapter", &save, nb::arg("model"), nb::arg("adapter"), nb::arg("path"),
+             nb::arg("format"));
 }
 
 }  // namespace clora::python

@@ -10,11 +10,14 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "clora/model/export/gguf_model.hpp"
 #include "clora/model/text/tokenizer_files.hpp"
 #include "clora/model/weights/fuse.hpp"
 #include "clora/runtime/files/json.hpp"
+#include "lora/hub_cache.hpp"
 #include "python/src/arrays.hpp"
 #include "python/src/bindings.hpp"
+#include "python/src/device_tensor.hpp"
 #include "python/src/loaded_model.hpp"
 
 namespace nb = nanobind;
@@ -28,7 +31,8 @@ ModelHandle load(const ContextHandle& context, const std::string& path, std::int
                  const Progress& progress) {
   return without_gil([&] {
     return std::make_shared<LoadedModel>(
-        context, path, LoadOptions{.progress = progress, .context_length = context_length});
+        context, resolve_hub_path(path).string(),
+        LoadOptions{.progress = progress, .context_length = context_length});
   });
 }
 
@@ -59,11 +63,32 @@ void forget_forward(LoadedModel& self) {
   on_device(self.context(), [&] { self.forward.reset(); });
 }
 
-void fuse(const LoadedModel& self, const LoadedAdapter& adapter, const std::string& folder) {
+// The model merged with an adapter, or alone (null), as a folder of Hugging Face's format.
+void fuse_folder(const LoadedModel& self, const AdapterHandle& adapter, const std::string& folder,
+                 const std::string& type) {
+  const FuseOptions options{.type = type_named(type)};
   on_device(self.context(), [&] {
-    write_fused_model(self.files, *adapter.adapter, folder);
+    write_fused_model(self.files, adapter_or_null(adapter), folder, options);
     write_tokenizer_files(self.path, folder);
   });
+}
+
+// The same as one GGUF file; type: of the matrices, or empty for those of the model's files.
+nb::dict fuse_gguf(const LoadedModel& self, const AdapterHandle& adapter, const std::string& path,
+                   const std::string& type) {
+  GgufModelOptions options;
+  if (!type.empty()) options.type = type_named(type);
+  const GgufModelSummary written = on_device(self.context(), [&] {
+    return write_gguf_model(self.files, adapter_or_null(adapter), path, options);
+  });
+  nb::dict dict;
+  dict["bytes"] = written.bytes;
+  dict["copied"] = written.copied;
+  dict["converted"] = written.converted;
+  dict["other_types"] = written.other_types;
+  dict["missing_tokenizer"] = written.missing_tokenizer;
+  dict["tokenizer_warning"] = written.tokenizer_warning;
+  return dict;
 }
 
 }  // namespace
@@ -85,7 +110,9 @@ void bind_model(nb::module_& module) {
                    })
       .def("logits", &logits, nb::arg("ids"), nb::arg("adapter").none(), nb::arg("last"))
       .def("forget_forward", &forget_forward)
-      .def("fuse", &fuse, nb::arg("adapter"), nb::arg("folder"));
+      .def("fuse_folder", &fuse_folder, nb::arg("adapter").none(), nb::arg("folder"),
+           nb::arg("type"))
+      .def("fuse_gguf", &fuse_gguf, nb::arg("adapter").none(), nb::arg("path"), nb::arg("type"));
   module.def("load_model", &load, nb::arg("context"), nb::arg("path"), nb::arg("context_length"),
              nb::arg("progress"));
 }

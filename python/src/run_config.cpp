@@ -16,16 +16,10 @@ namespace {
 
 using Config = TrainingRunConfig;
 
-void set_schedule(Config& self, const std::string& name) {
-  for (const Schedule schedule :
-       {Schedule::constant, Schedule::linear, Schedule::cosine, Schedule::wsd}) {
-    if (name_of(schedule) != name) continue;
-    self.schedule = schedule;
-    return;
-  }
-  fail(ErrorCode::invalid_argument,
-       "Trainer: lr_scheduler_type must be 'constant', 'linear', 'cosine' or 'wsd', got '{}'",
-       name);
+void set_schedule(Config& self, const std::string& name) { self.schedule = named_schedule(name); }
+
+void set_adapter_format(Config& self, const std::string& name) {
+  self.adapter_format = named_adapter_format(name);
 }
 
 // loss: "sft", or the name of a preference loss.
@@ -102,6 +96,7 @@ void bind_run_config(nb::module_& module) {
       .def_rw("adapter_out", &Config::adapter_out)
       .def_rw("max_seq_length", &Config::max_seq_length)
       .def("set_schedule", &set_schedule, nb::arg("name"))
+      .def("set_adapter_format", &set_adapter_format, nb::arg("name"))
       .def("set_loss", &set_loss, nb::arg("loss"), nb::arg("beta"), nb::arg("label_smoothing"))
       .def("set_policy", &set_policy, nb::arg("blocks_per_checkpoint"),
            nb::arg("feed_forward_rows"), nb::arg("saved"));

@@ -11,6 +11,7 @@
 
 #include "clora/model/text/tokenizer_files.hpp"
 #include "clora/runtime/files/json.hpp"
+#include "lora/hub_cache.hpp"
 #include "model/data/conversation.hpp"
 #include "python/src/bindings.hpp"
 #include "python/src/text.hpp"
@@ -88,7 +89,8 @@ std::optional<ChatTemplate> chosen_template(const std::string& chosen, const Tok
 
 }  // namespace
 
-Text::Text(const std::string& model, const std::string& chosen) : tokenizer(load_tokenizer(model)) {
+Text::Text(const std::string& model, const std::string& chosen)
+    : tokenizer(load_tokenizer(resolve_hub_path(model))) {
   try {
     chat_template = chosen_template(chosen, tokenizer);
   } catch (const Error& error) {

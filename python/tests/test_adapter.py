@@ -106,14 +106,35 @@ def test_files_have_the_same_adapter(model, tmp_path):
                                   model.logits([1, 2], adapter=adapter))
 
 
-def test_a_fused_model_has_the_logits_of_model_and_adapter(model, tmp_path):
+@pytest.mark.parametrize("format", ["peft", "mlx", "gguf"])
+def test_each_format_has_the_same_adapter(model, tmp_path, format):
+    adapter = model.add_adapter(clora.LoraConfig(r=4, lora_alpha=8))
+    adapter.load_state_dict(random_state(adapter))
+    path = tmp_path / ("adapter.gguf" if format == "gguf" else "adapter")
+    assert adapter.save(path, format=format)["rounded"] == 0
+    again = clora.load_adapter(model, path)
+    ids = model.tokenizer.encode("Once upon a time")
+    np.testing.assert_allclose(model.logits(ids, adapter=again), model.logits(ids, adapter=adapter),
+                               atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["folder", "model.gguf"])
+def test_a_fused_model_has_the_logits_of_model_and_adapter(model, tmp_path, name):
     adapter = model.add_adapter(clora.LoraConfig(r=4))
     adapter.load_state_dict(random_state(adapter))
-    model.fuse(adapter, tmp_path / "fused")
-    fused = clora.load(tmp_path / "fused")
+    model.fuse(adapter, tmp_path / name, dtype="f32")
+    fused = clora.load(tmp_path / name)
     ids = model.tokenizer.encode("Once upon a time")
     np.testing.assert_allclose(fused.logits(ids), model.logits(ids, adapter=adapter), atol=1e-3)
     assert fused.tokenizer.encode("Once upon a time") == ids
+
+
+def test_models_are_quantised_without_an_adapter(model, tmp_path):
+    facts = model.fuse(None, tmp_path / "small.gguf", dtype="q8_0")
+    assert facts["converted"] > 0 and facts["bytes"] < model.weight_bytes
+    ids = model.tokenizer.encode("Once upon a time")
+    small = clora.load(tmp_path / "small.gguf")
+    assert np.abs(small.logits(ids) - model.logits(ids)).max() < 0.5
 
 
 def test_principal_starts_keep_the_first_output(model):
