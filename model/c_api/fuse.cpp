@@ -28,14 +28,15 @@ bool is_gguf(const clora_fuse_options& options) {
 }
 
 // nullopt: the option is not set.
-std::optional<DType> type_of(const clora_fuse_options& options) {
+std::optional<DType> type_of(const clora_fuse_options& options, bool gguf) {
   if (options.type == nullptr) return std::nullopt;
   for (int i = 0; i <= static_cast<int>(DType::q8_z); ++i) {
     const auto type = static_cast<DType>(i);
-    if (name_of(type) == options.type && can_quantise(type)) return type;
+    const bool fits = gguf || !is_quantised(type);
+    if (name_of(type) == options.type && can_quantise(type) && fits) return type;
   }
   fail(ErrorCode::unsupported, "{}: the type must be one of {}, got '{}'", kWho,
-       quantisable_types(), options.type);
+       gguf ? quantisable_types() : "f32, f16, bf16", options.type);
 }
 
 // Another model's files in a folder would be read as a part of this one.
@@ -75,7 +76,7 @@ void write_gguf(const AdapterCore& adapter, const WeightFiles& base,
 void fuse(const AdapterCore& adapter, const std::filesystem::path& path,
           const clora_fuse_options& options) {
   const bool gguf = is_gguf(options);
-  const std::optional<DType> type = type_of(options);
+  const std::optional<DType> type = type_of(options, gguf);
   std::function<bool()> go_on;
   if (options.progress != nullptr) {
     go_on = [&options] { return options.progress(options.user) == 0; };

@@ -170,7 +170,7 @@ TEST_F(CApiRun, EndsEarlyWithTheBestAdapter) {
   const clora_training_summary summary = train(adapter, with);
   EXPECT_EQ(summary.ended_early, 1);
   EXPECT_EQ(summary.steps, 3);
-  EXPECT_EQ(summary.best_step, 1);
+  EXPECT_EQ(summary.best_step, 3) << "each step lowers the loss, if by too little";
   EXPECT_GT(summary.best_loss, 0);
 }
 
@@ -270,7 +270,7 @@ TEST_F(CApiRun, RefusesWhatDoesNotFit) {
   invalid([&](auto&) { schedule_.size = 3; }, "size must be set by its _init function");
   invalid([](auto& o) { o.loss = "rlhf"; }, "sft, dpo, ipo, orpo or kto, got 'rlhf'");
   invalid([](auto& o) { o.beta = 0.2; }, "are of a preference loss");
-  invalid([](auto& o) { o.average_decay = 1; }, "average must be in [0, 1), got 1");
+  invalid([](auto& o) { o.average_decay = 1; }, "must be in [0, 1), got 1");
   refused([](auto& o) { o.patience = 2, o.eval_every = 1; }, CLORA_INVALID_DATA, "early stopping");
   refused([](auto& o) { o.resume_from = "/no/checkpoint"; }, CLORA_NOT_FOUND, "/no/checkpoint");
   expect_error(clora_train(adapter, nullptr, nullptr), CLORA_INVALID_ARGUMENT,

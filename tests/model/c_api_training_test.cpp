@@ -250,11 +250,11 @@ TEST_F(CApiTraining, RecordsAreReadFromFiles) {
                           "\n");
   const std::vector<const char*> paths{texts.c_str(), chats.c_str()};
   clora_records_options options = clora_records_options_init();
-  options.max_seq_length = 16;
+  options.max_seq_length = 64;
   expect_ok(clora_records_load(tokenizer_, paths.data(), 2, &options, &records_));
   clora_records_info info = clora_records_info_init();
   expect_ok(clora_records_get_info(records_, &info));
-  RecordOptions same{.max_seq_length = 16};
+  RecordOptions same{.max_seq_length = 64};
   const Tokenizer tokenizer = load_tokenizer(path());
   const ChatTemplate chat = ChatTemplate::of_model(tokenizer);
   const std::vector<DataFile> files{{texts}, {chats}};
