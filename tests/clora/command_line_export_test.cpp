@@ -103,7 +103,6 @@ TEST_F(CommandLineExport, QuantizeReportsHowFarEachTypeIsFromTheOriginal) {
     const json written =
         result_of(quantize({"--model", stories.string(), "--type", type, "--out", out}));
     EXPECT_EQ(written.at("type"), type);
-    EXPECT_EQ(written.at("other_types").size(), 0U);
     const double difference = written.at("largest_logit_difference").get<double>();
     EXPECT_GT(difference, before) << type;
     EXPECT_LT(difference, 0.5 * written.at("largest_logit").get<double>()) << type;

@@ -64,7 +64,7 @@ def test_llama_cpp_generates_what_base_and_adapter_do(name, dtype, base, folder,
     path = folder if base == "folder" else folder / "gguf-derived/TinyStories-656K-F32.gguf"
     adapter = write_adapter(tmp_path / "peft", sizes, VARIANTS[name])
     done = fuse(run_clora, path, adapter, tmp_path / "m.gguf", "--type", dtype)
-    assert done["equal_greedy_tokens"] >= 0.9 * done["greedy_tokens"]
+    assert dtype != "f32" or done["equal_greedy_tokens"] == done["greedy_tokens"]
     model = clora.model(path)
     prompts, replies = clear_prompts(model, sizes.vocabulary, LEAST_MARGIN[dtype], adapter)
     assert replies != model.greedy(prompts, COUNT)  # the adapter matters

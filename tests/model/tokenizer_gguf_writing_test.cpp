@@ -162,7 +162,7 @@ TEST_F(TokenizerGgufWriting, ADifferenceBetweenTheTwoIsFound) {
   };
   expect_refused("other tokens for", [](auto& s) { s.merges.clear(); });
   expect_refused("other ends of a reply", [](auto& s) { s.end_of_generation = {1}; });
-  expect_refused("other first tokens", [](auto& s) { s.add_bos = !s.add_bos; });
+  expect_refused("other tokens for", [](auto& s) { s.add_bos = !s.add_bos; });
   expect_refused("other prompts of a chat", [](auto& s) { s.chat_template = "x"; });
 }
 
