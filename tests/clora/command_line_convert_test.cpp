@@ -62,7 +62,7 @@ TEST_F(Conversions, GoThroughEveryFormatAndSayWhatChanged) {
 
 TEST_F(Conversions, NeedOnlyTheConfigurationOfTheModel) {
   std::filesystem::remove(folder_ / "model/model.safetensors");
-  const ProgramResult result = convert("peft", "gguf", "adapter.gguf");
+  const ProgramResult result = convert("peft", "gguf", "new/folder/adapter.gguf");
   EXPECT_EQ(result.exit_code, 0) << result.err;
 }
 

@@ -43,7 +43,7 @@ class CommandLine : public testing::Test {
 TEST_F(CommandLine, EveryCommandsHelpHasAnExampleOnStdout) {
   for (const std::string command :
        {"train", "compare", "plan", "eval", "data", "generate", "chat", "serve", "tokenize", "fuse",
-        "quantize", "adapters", "devices", "doctor", "info", "sweep"}) {
+        "quantize", "convert", "adapters", "devices", "doctor", "info", "sweep"}) {
     const ProgramResult result = run_clora({command, "--help"});
     EXPECT_EQ(result.exit_code, 0) << command;
     EXPECT_THAT(result.out, HasSubstr("  clora " + command + " ")) << command;

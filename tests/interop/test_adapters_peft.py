@@ -24,8 +24,9 @@ def base(request, models):
 
 def through(convert, base, adapter, formats, folder):
     """The adapter after conversions to each of the formats in turn."""
+    folder.mkdir()
     for number, to in enumerate(formats):
-        out = folder / f"{number}-{to}{'.gguf' if to == 'gguf' else ''}"
+        out = folder / f"{number}-{to}"
         convert(base, adapter, to, out)
         adapter = out
     return adapter

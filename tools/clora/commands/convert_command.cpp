@@ -8,6 +8,7 @@
 #include "model/weights/base_config.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/files/atomic_folder.hpp"
+#include "runtime/make_folder.hpp"
 #include "tools/clora/commands/commands.hpp"
 #include "tools/clora/commands/common_options.hpp"
 #include "tools/clora/training/run_folder.hpp"
@@ -80,6 +81,7 @@ Written write_file(const AdapterValues& adapter, AdapterFormat to, const ModelCo
                    const fs::path& out) {
   fs::path partial = out;
   partial += ".partial";
+  if (partial.has_parent_path()) make_folder(partial.parent_path(), "convert");
   std::error_code error;
   try {
     const Written written = write_and_compare(adapter, to, model, partial);
