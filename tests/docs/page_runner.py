@@ -102,6 +102,7 @@ class Sources:
         for name in self.LIBRARIES:
             (folder / self.INCLUDE / "clora" / name).symlink_to(folder / name)
         self.environment = os.environ | {
+            "LC_ALL": "C.UTF-8",  # the order in which `sort` prints
             "PATH": f"{BUILD / 'tools'}:{os.environ['PATH']}",
             "CLORA_SOURCE_DIR": str(folder),
             "CLORA_BINARY_DIR": str(folder / "build/release"),
