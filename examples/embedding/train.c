@@ -41,8 +41,8 @@ static clora_status add_text(struct state* s, const char* text) {
   int32_t* ids = s->ids[s->text_count];
   clora_status status;
   *batch = clora_train_batch_init();
-  status = clora_tokenizer_encode(s->tokenizer, text, strlen(text), 0, ids, kMaxIds,
-                                  &batch->id_count);
+  status =
+      clora_tokenizer_encode(s->tokenizer, text, strlen(text), 0, ids, kMaxIds, &batch->id_count);
   if (status != CLORA_OK) return status;
   batch->ids = ids;
   s->batches[s->text_count++] = batch;

@@ -69,8 +69,7 @@ int main(int argc, char** argv) {
   llama_log_set(log_errors, NULL);
   ggml_backend_load_all_from_path(argv[1]);
   llama_backend_init();
-  struct llama_model* model =
-      llama_model_load_from_file(argv[2], llama_model_default_params());
+  struct llama_model* model = llama_model_load_from_file(argv[2], llama_model_default_params());
   if (model == NULL) fail("the load of the model");
   struct llama_context* context = make_context(model);
   if (context == NULL) fail("llama_init_from_model");

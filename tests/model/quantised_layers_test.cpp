@@ -6,8 +6,10 @@
 
 #include <cstring>
 
+#include "clora/model/export/gguf_model.hpp"
 #include "clora/model/generation/generator.hpp"
 #include "clora/model/transformer/fingerprint.hpp"
+#include "clora/model/weights/fuse.hpp"
 #include "model/files/dequantise.hpp"
 #include "model/weights/stored_order.hpp"
 #include "tests/support/quantised_folder.hpp"
@@ -130,6 +132,26 @@ TEST_F(QuantisedLayers, OfBitsandbytesHaveTheValuesOfTheirCodes) {
     }
     write_nf4({.blocksize = 32, .is_nested = is_nested});
     expect_values(DType::f32, DType::f32);
+  }
+}
+
+void expect_same_values(const WeightFiles& got, const WeightFiles& wanted) {
+  for (const WeightView& want : wanted.all()) {
+    EXPECT_EQ(hugging_face_values(got.get(want.name, want.shape)), hugging_face_values(want))
+        << want.name;
+  }
+}
+
+TEST_F(QuantisedLayers, AreWrittenInFloatsWithTheSameValues) {
+  for (const bool is_nf4 : {false, true}) {
+    is_nf4 ? write_nf4({.is_nested = true}) : write_gptq({});
+    const WeightFiles files = WeightFiles::open(folder());
+    write_fused_model(files, nullptr, folder_ / "fused", {});
+    expect_same_values(WeightFiles::open(folder_ / "fused"), WeightFiles::open(plain()));
+    const std::filesystem::path gguf = folder_ / "model.gguf";
+    write_gguf_model(files, nullptr, gguf, {.type = DType::f32});
+    expect_same_values(WeightFiles::open(gguf), WeightFiles::open(plain()));
+    std::filesystem::remove(gguf);
   }
 }
 
