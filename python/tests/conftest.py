@@ -34,6 +34,11 @@ def model(stories_path):
     return clora.load(stories_path)
 
 
+@pytest.fixture(scope="session")
+def gguf_model():
+    return clora.load(model_path("stories260k/stories260K.gguf"))
+
+
 @pytest.fixture
 def stories():
     return list(STORIES)

@@ -119,22 +119,23 @@ def test_each_format_has_the_same_adapter(model, tmp_path, format):
 
 
 @pytest.mark.parametrize("name", ["folder", "model.gguf"])
-def test_a_fused_model_has_the_logits_of_model_and_adapter(model, tmp_path, name):
-    adapter = model.add_adapter(clora.LoraConfig(r=4))
+def test_a_fused_model_has_the_logits_of_model_and_adapter(gguf_model, tmp_path, name):
+    adapter = gguf_model.add_adapter(clora.LoraConfig(r=4))
     adapter.load_state_dict(random_state(adapter))
-    model.fuse(adapter, tmp_path / name, dtype="f32")
+    gguf_model.fuse(adapter, tmp_path / name, dtype="f32")
     fused = clora.load(tmp_path / name)
-    ids = model.tokenizer.encode("Once upon a time")
-    np.testing.assert_allclose(fused.logits(ids), model.logits(ids, adapter=adapter), atol=1e-3)
+    ids = gguf_model.tokenizer.encode("Once upon a time")
+    np.testing.assert_allclose(fused.logits(ids), gguf_model.logits(ids, adapter=adapter),
+                               atol=1e-3)
     assert fused.tokenizer.encode("Once upon a time") == ids
 
 
-def test_models_are_quantised_without_an_adapter(model, tmp_path):
-    facts = model.fuse(None, tmp_path / "small.gguf", dtype="q8_0")
-    assert facts["converted"] > 0 and facts["bytes"] < model.weight_bytes
-    ids = model.tokenizer.encode("Once upon a time")
+def test_models_are_quantised_without_an_adapter(gguf_model, tmp_path):
+    facts = gguf_model.fuse(None, tmp_path / "small.gguf", dtype="q8_0")
+    assert facts["converted"] > 0 and facts["bytes"] < gguf_model.weight_bytes
+    ids = gguf_model.tokenizer.encode("Once upon a time")
     small = clora.load(tmp_path / "small.gguf")
-    assert np.abs(small.logits(ids) - model.logits(ids)).max() < 0.5
+    assert np.abs(small.logits(ids) - gguf_model.logits(ids)).max() < 0.5
 
 
 def test_principal_starts_keep_the_first_output(model):

@@ -120,7 +120,7 @@ def test_preference_losses_report_their_scores(model):
 
 
 def test_settings_out_of_range_are_refused_by_name(model, stories):
-    with pytest.raises(ValueError, match="lr_scheduler_type"):
+    with pytest.raises(ValueError, match="schedule"):
         clora.Trainer(model, CONFIG, stories, lr_scheduler_type="cubic")
     with pytest.raises(ValueError, match="optimizer_args"):
         clora.Trainer(model, CONFIG, stories, optimizer_args={"beta3": 1})
