@@ -126,7 +126,7 @@ def test_settings_out_of_range_are_refused_by_name(model, stories):
         clora.Trainer(model, CONFIG, stories, optimizer_args={"beta3": 1})
     with pytest.raises(TypeError, match="batchsize"):
         clora.Trainer(model, CONFIG, stories, batchsize=1)
-    with pytest.raises(ValueError, match="batch_size"):
+    with pytest.raises(ValueError, match="batch size"):
         clora.Trainer(model, CONFIG, stories, batch_size=0).train()
     with pytest.raises(ValueError, match="adapter_out"):
         clora.Trainer(model, CONFIG, stories, save_steps=2, **SETTINGS).train()
