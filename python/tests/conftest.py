@@ -16,6 +16,10 @@ STORIES = [
 ]
 
 
+def pytest_addoption(parser):
+    parser.addoption("--wheel", help="test this wheel of the package instead of building one")
+
+
 def model_path(name):
     root = pathlib.Path(os.environ.get("CLORA_TEST_DATA", "../shared/data"))
     path = root / "models" / name
