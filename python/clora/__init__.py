@@ -11,7 +11,7 @@ from .opencl_loader import require_opencl_loader
 require_opencl_loader()
 
 from . import ops  # noqa: E402
-from ._clora import __version__  # noqa: E402
+from ._clora import version as __version__  # noqa: E402
 from .adapter import Adapter, LoraConfig, create_adapter, load_adapter  # noqa: E402
 from .context import Context, devices  # noqa: E402
 from .data import Records, load_records  # noqa: E402

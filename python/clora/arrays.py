@@ -107,7 +107,7 @@ class Tensor:
 
     def numpy(self) -> npt.NDArray[Any]:
         """Returns a copy of the values, after all commands that were submitted before."""
-        values: npt.NDArray[Any] = _clora.read(self._tensor)
+        values: npt.NDArray[Any] = np.asarray(_clora.read(self._tensor))
         if self.dtype == "f16":
             return values.view(np.float16)
         bfloat16 = _bfloat16() if self.dtype == "bf16" else None

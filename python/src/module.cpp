@@ -3,7 +3,7 @@
 NB_MODULE(_clora, module) {
   using namespace clora::python;
   module.doc() = "The C++ interface of clora; import clora instead.";
-  module.attr("__version__") = CLORA_VERSION;
+  module.attr("version") = CLORA_VERSION;
   // A program that ends by an exception leaves objects behind, which is no fault of the module.
   nanobind::set_leak_warnings(false);
   bind_errors(module);

@@ -16,6 +16,10 @@ STORIES = [
 ]
 
 
+def pytest_addoption(parser):
+    parser.addoption("--wheel", help="test this wheel of the package instead of building one")
+
+
 def model_path(name):
     root = pathlib.Path(os.environ.get("CLORA_TEST_DATA", "../shared/data"))
     path = root / "models" / name
@@ -32,6 +36,11 @@ def stories_path():
 @pytest.fixture(scope="session")
 def model(stories_path):
     return clora.load(stories_path)
+
+
+@pytest.fixture(scope="session")
+def gguf_model():
+    return clora.load(model_path("stories260k/stories260K.gguf"))
 
 
 @pytest.fixture

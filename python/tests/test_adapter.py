@@ -66,17 +66,43 @@ def random_state(adapter, seed=0):
             for name, values in adapter.state_dict().items()}
 
 
-def test_loaded_tensors_are_in_effect_at_once_and_come_back(model):
+def tensors_of(path):
+    """The f32 tensors of a safetensors file."""
+    data = path.read_bytes()
+    begin = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:begin])
+    return {name: np.frombuffer(data[begin:][slice(*entry["data_offsets"])],
+                                dtype=np.float32).reshape(entry["shape"])
+            for name, entry in header.items() if name != "__metadata__"}
+
+
+def test_state_dicts_have_the_tensors_of_the_files(model, tmp_path):
+    adapter = model.add_adapter(clora.LoraConfig(r=4, use_dora=True,
+                                                 modules_to_save=["input_layernorm"]))
+    adapter.load_state_dict(random_state(adapter))
+    adapter.save(tmp_path / "adapter")
+    stored, state = tensors_of(tmp_path / "adapter/adapter_model.safetensors"), adapter.state_dict()
+    assert stored.keys() == state.keys()
+    for name, values in stored.items():
+        np.testing.assert_array_equal(state[name], values, err_msg=name)
+
+
+def test_loaded_tensors_are_in_effect_at_once_and_come_back(model, stories):
     adapter = model.add_adapter(clora.LoraConfig(r=4))
-    ids = [1, 5, 9]
+    ids = model.tokenizer.encode(" ".join(stories))  # more than a page of the cache
     before = model.logits(ids, adapter=adapter)
-    text = model.generate("The dog", adapter=adapter, max_new_tokens=10)
+    model.generate(ids, adapter=adapter, max_new_tokens=2)
     state = random_state(adapter)
     adapter.load_state_dict(state)
     for name, values in adapter.state_dict().items():
         np.testing.assert_array_equal(values, state[name])
-    assert np.abs(model.logits(ids, adapter=adapter) - before).max() > 0.1
-    assert model.generate("The dog", adapter=adapter, max_new_tokens=10) != text
+    rows = model.logits(ids, adapter=adapter)
+    assert np.abs(rows - before).max() > 0.1
+    reply = model.generate(ids, adapter=adapter, max_new_tokens=1, logprobs=0, details=True)
+    token = reply.tokens[0]
+    row = rows[-1].astype(np.float64)
+    expected = row.max() - np.log(np.exp(row - row.max()).sum()) - row.max()
+    assert token.id == row.argmax() and token.logprob == pytest.approx(expected, abs=5e-5)
 
 
 def test_tensors_of_other_names_or_shapes_are_refused(model):
@@ -119,22 +145,23 @@ def test_each_format_has_the_same_adapter(model, tmp_path, format):
 
 
 @pytest.mark.parametrize("name", ["folder", "model.gguf"])
-def test_a_fused_model_has_the_logits_of_model_and_adapter(model, tmp_path, name):
-    adapter = model.add_adapter(clora.LoraConfig(r=4))
+def test_a_fused_model_has_the_logits_of_model_and_adapter(gguf_model, tmp_path, name):
+    adapter = gguf_model.add_adapter(clora.LoraConfig(r=4))
     adapter.load_state_dict(random_state(adapter))
-    model.fuse(adapter, tmp_path / name, dtype="f32")
+    gguf_model.fuse(adapter, tmp_path / name, dtype="f32")
     fused = clora.load(tmp_path / name)
-    ids = model.tokenizer.encode("Once upon a time")
-    np.testing.assert_allclose(fused.logits(ids), model.logits(ids, adapter=adapter), atol=1e-3)
+    ids = gguf_model.tokenizer.encode("Once upon a time")
+    np.testing.assert_allclose(fused.logits(ids), gguf_model.logits(ids, adapter=adapter),
+                               atol=1e-3)
     assert fused.tokenizer.encode("Once upon a time") == ids
 
 
-def test_models_are_quantised_without_an_adapter(model, tmp_path):
-    facts = model.fuse(None, tmp_path / "small.gguf", dtype="q8_0")
-    assert facts["converted"] > 0 and facts["bytes"] < model.weight_bytes
-    ids = model.tokenizer.encode("Once upon a time")
+def test_models_are_quantised_without_an_adapter(gguf_model, tmp_path):
+    facts = gguf_model.fuse(None, tmp_path / "small.gguf", dtype="q8_0")
+    assert facts["converted"] > 0 and facts["bytes"] < gguf_model.weight_bytes
+    ids = gguf_model.tokenizer.encode("Once upon a time")
     small = clora.load(tmp_path / "small.gguf")
-    assert np.abs(small.logits(ids) - model.logits(ids)).max() < 0.5
+    assert np.abs(small.logits(ids) - gguf_model.logits(ids)).max() < 0.5
 
 
 def test_principal_starts_keep_the_first_output(model):

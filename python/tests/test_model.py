@@ -195,8 +195,8 @@ def test_profiles_are_rows_of_dictionaries(stories_path):
     assert profiled.profile() == []
 
 
-def test_replies_match_a_json_schema(model):
+def test_replies_match_a_json_schema(gguf_model):
     schema = {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"],
               "additionalProperties": False}
-    text = model.generate("A number: ", json_schema=schema, max_new_tokens=60)
+    text = gguf_model.generate("A number: ", json_schema=schema, max_new_tokens=60)
     assert text.replace(" ", "") in ('{"n":1}', '{"n":2}')

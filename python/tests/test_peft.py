@@ -85,7 +85,7 @@ def test_ten_steps_have_pefts_losses_and_end_at_its_adapter(model, base, stories
     records = clora.load_records(stories, model.tokenizer)
     ours = [trainer.step(records, learning_rate=1e-3).loss for _ in range(10)]
     theirs = their_losses(adapted, [records[i] for i in range(len(records))], 10, 1e-3)
-    assert ours[0] > ours[-1] + 0.05
+    assert ours[0] > ours[-1] + 0.01
     np.testing.assert_allclose(ours, theirs, rtol=3e-4)
     state = trainer.adapter.state_dict()
     for name, values in peft.get_peft_model_state_dict(adapted).items():

@@ -120,13 +120,13 @@ def test_preference_losses_report_their_scores(model):
 
 
 def test_settings_out_of_range_are_refused_by_name(model, stories):
-    with pytest.raises(ValueError, match="lr_scheduler_type"):
+    with pytest.raises(ValueError, match="schedule"):
         clora.Trainer(model, CONFIG, stories, lr_scheduler_type="cubic")
     with pytest.raises(ValueError, match="optimizer_args"):
         clora.Trainer(model, CONFIG, stories, optimizer_args={"beta3": 1})
     with pytest.raises(TypeError, match="batchsize"):
         clora.Trainer(model, CONFIG, stories, batchsize=1)
-    with pytest.raises(ValueError, match="batch_size"):
+    with pytest.raises(ValueError, match="batch size"):
         clora.Trainer(model, CONFIG, stories, batch_size=0).train()
     with pytest.raises(ValueError, match="adapter_out"):
         clora.Trainer(model, CONFIG, stories, save_steps=2, **SETTINGS).train()
