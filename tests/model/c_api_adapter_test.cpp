@@ -228,7 +228,7 @@ TEST_F(CApiAdapter, AMergedModelReplacesNothing) {
                "exists and is not an empty folder");
   clora_fuse_options options = clora_fuse_options_init();
   options.type = "q5_k";
-  expect_error(clora_fuse(adapter, at("merged").c_str(), &options), CLORA_UNSUPPORTED, "got q5_k");
+  expect_error(clora_fuse(adapter, at("merged").c_str(), &options), CLORA_UNSUPPORTED, "'q5_k'");
   options.type = "f32";
   options.format = "pickle";
   expect_error(clora_fuse(adapter, at("merged").c_str(), &options), CLORA_UNSUPPORTED, "'pickle'");
