@@ -7,10 +7,11 @@ import subprocess
 import gguf
 import numpy
 import pytest
-from conftest import PEERS, VARIANTS, Sizes, relative_difference
+from clear_prompts import COUNT, clear_prompts
+from conftest import VARIANTS, Sizes, relative_difference
+from peer_programs import python_of
 from safetensors.numpy import load_file
 
-PROMPTS, COUNT = 20, 24
 # A choice between two tokens whose logits differ by less may fall to either by the rounding of f32
 # sums, of keys and values to 16 bits, or, with quantised weights, of llama.cpp's activations to 8
 # bits.
@@ -27,29 +28,6 @@ def folder(models):
 @pytest.fixture(scope="module")
 def sizes(folder):
     return Sizes.of_folder(folder)
-
-
-def margin(model, vocabulary, prompt, reply, adapter):
-    """The least difference of the two largest logits along a reply."""
-    logits = model.logits(prompt + reply, vocabulary, adapter)[len(prompt) - 1:-1]
-    ordered = numpy.sort(logits, axis=1)
-    return float((ordered[:, -1] - ordered[:, -2]).min())
-
-
-def clear_prompts(model, vocabulary, least_margin, adapter=None, count=COUNT):
-    """PROMPTS random prompts with replies that rounding does not decide, and these replies."""
-    random = numpy.random.default_rng(23)
-    prompts, replies = [], []
-    for _ in range(60 * PROMPTS):
-        prompt = [1] + random.integers(3, vocabulary, 5).tolist()
-        reply = model.greedy([prompt], count, adapter)[0]
-        if margin(model, vocabulary, prompt, reply, adapter) < least_margin:
-            continue
-        prompts.append(prompt)
-        replies.append(reply)
-        if len(prompts) == PROMPTS:
-            return prompts, replies
-    raise AssertionError("too few prompts have a clear reply")
 
 
 def fuse(run_clora, model, adapter, out, *more):
@@ -118,8 +96,8 @@ def test_gguf_reads_every_type(dtype, folder, run_clora, tmp_path):
 @pytest.fixture(scope="module")
 def transformers_logits():
     """Logits of folders after token ids."""
-    python = PEERS / "torch/bin/python"
-    if not python.exists():
+    python = python_of("torch")
+    if python is None:
         pytest.skip("the peer torch is not installed; tools/setup/install_peers torch does that")
 
     def run(folder, ids, out):
