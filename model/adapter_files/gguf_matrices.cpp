@@ -2,6 +2,7 @@
 
 #include "clora/model/weights/weights.hpp"
 #include "model/configuration/family.hpp"
+#include "model/configuration/gguf_key_writing.hpp"
 #include "model/weights/stored_order.hpp"
 
 namespace clora {
@@ -12,8 +13,7 @@ constexpr std::string_view kWeight = ".weight";
 }  // namespace
 
 GgufMatrices gguf_matrices(const ModelConfig& config) {
-  const bool is_interleaved =
-      family_of(config.family, "adapter").gguf_rope_layout == RopeLayout::interleaved;
+  const bool is_interleaved = written_rope_layout(config) == RopeLayout::interleaved;
   GgufMatrices matrices;
   for (const WeightNeed& need : weight_needs(config)) {
     if (!need.name.ends_with(kWeight) || need.shape.rank() != 2) continue;

@@ -30,11 +30,8 @@ bool is_gguf(const clora_fuse_options& options) {
 // nullopt: the option is not set.
 std::optional<DType> type_of(const clora_fuse_options& options, bool gguf) {
   if (options.type == nullptr) return std::nullopt;
-  for (int i = 0; i <= static_cast<int>(DType::q8_z); ++i) {
-    const auto type = static_cast<DType>(i);
-    const bool fits = gguf || !is_quantised(type);
-    if (name_of(type) == options.type && can_quantise(type) && fits) return type;
-  }
+  const std::optional<DType> found = find_quantisable(options.type);
+  if (found && (gguf || !is_quantised(*found))) return found;
   fail(ErrorCode::unsupported, "{}: the type must be one of {}, got '{}'", kWho,
        gguf ? quantisable_types() : "f32, f16, bf16", options.type);
 }

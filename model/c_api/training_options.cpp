@@ -54,12 +54,10 @@ void set_schedule(TrainingRunConfig& config, const clora_schedule* schedule, std
 
 std::optional<PreferenceKind> preference_kind_of(const char* loss, std::string_view who) {
   const std::string_view name = loss == nullptr ? "sft" : loss;
-  for (const PreferenceKind kind :
-       {PreferenceKind::dpo, PreferenceKind::ipo, PreferenceKind::orpo, PreferenceKind::kto}) {
-    if (name == name_of(kind)) return kind;
-  }
-  require(name == "sft", "{}: loss must be sft, dpo, ipo, orpo or kto, got '{}'", who, name);
-  return std::nullopt;
+  const std::optional<PreferenceKind> kind = find_preference(name);
+  require(kind || name == "sft", "{}: loss must be sft, dpo, ipo, orpo or kto, got '{}'", who,
+          name);
+  return kind;
 }
 
 std::optional<PreferenceForm> preference_form_of(const std::optional<PreferenceKind>& kind) {

@@ -33,7 +33,7 @@ class GgufKeyWriter {
 // written (Family::to_gguf), and for a rope type that GGUF does not have.
 void write_gguf_config(GgufMetadata& metadata, const ModelConfig& config);
 
-// The order of the rows of q and k in a GGUF file of the family. Errors: as above.
+// The order of the rows of q and k in a GGUF file of the family.
 RopeLayout written_rope_layout(const ModelConfig& config);
 
 // The values of the tensor rope_freqs.weight [width / 2] that a GGUF file of the model has; empty

@@ -203,6 +203,12 @@ void run_on_threads(Encoding& encoding, unsigned threads) {
 
 bool can_quantise(DType type) { return find_encoder(type) != nullptr; }
 
+std::optional<DType> find_quantisable(std::string_view name) {
+  const auto* const at = std::ranges::find(
+      kEncoders, name, [](const Encoder& encoder) { return name_of(encoder.type); });
+  return at == std::end(kEncoders) ? std::nullopt : std::optional(at->type);
+}
+
 std::string_view quantisable_types() {
   return "f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0, q6_k, q5_k, q4_k";
 }

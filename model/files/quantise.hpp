@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,8 @@ namespace clora {
 
 // Whether quantise() supports the type.
 bool can_quantise(DType type);
+// The supported type of that name; nullopt if there is none.
+std::optional<DType> find_quantisable(std::string_view name);
 
 // The names of the types that quantise() supports: "f32, f16, ...".
 std::string_view quantisable_types();

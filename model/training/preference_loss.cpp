@@ -22,6 +22,14 @@ const char* name_of(PreferenceKind kind) {
   return "dpo";
 }
 
+std::optional<PreferenceKind> find_preference(std::string_view name) {
+  for (const PreferenceKind kind :
+       {PreferenceKind::dpo, PreferenceKind::ipo, PreferenceKind::orpo, PreferenceKind::kto}) {
+    if (name == name_of(kind)) return kind;
+  }
+  return std::nullopt;
+}
+
 void check(const PreferenceLoss& loss) {
   const auto& [kind, beta, smoothing, desirable, undesirable] = loss.formula;
   require(std::isfinite(beta) && beta > 0, "training: beta must be finite and above 0, got {}",

@@ -3,7 +3,9 @@
 // thread-safe.
 #pragma once
 
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "clora/ops/loss/preference.hpp"
@@ -22,6 +24,8 @@ struct PreferenceLoss {
 
 // "dpo"
 const char* name_of(PreferenceKind kind);
+// The kind of that name; nullopt if there is none, as for "sft".
+std::optional<PreferenceKind> find_preference(std::string_view name);
 
 // Throws Error(invalid_argument) for a setting out of range.
 void check(const PreferenceLoss& loss);

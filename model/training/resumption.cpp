@@ -69,14 +69,20 @@ void add_policy(Fingerprint& settings, const MemoryPolicy& policy) {
   }
 }
 
-Fingerprint fingerprint_of(const TrainerConfig& c) {
-  Fingerprint settings{setting("weight decay", c.weight_decay), setting("clip norm", c.clip_norm),
-                       setting("dropout seed", c.dropout_seed)};
+// What a run and a trainer have in common, in the order of checkpoints.
+template <class Config>  // TrainerConfig or TrainingRunConfig
+void add_update_and_losses(Fingerprint& settings, const Config& c) {
   if (c.frozen_ranks > 0) settings.push_back(setting("frozen ranks", c.frozen_ranks));
   if (c.average_decay > 0) settings.push_back(setting("decay of the average", c.average_decay));
   if (c.contrastive) add_contrastive(settings, *c.contrastive);
   if (c.preference) add_preference(settings, *c.preference);
   add_supervised(settings, c.supervised);
+}
+
+Fingerprint fingerprint_of(const TrainerConfig& c) {
+  Fingerprint settings{setting("weight decay", c.weight_decay), setting("clip norm", c.clip_norm),
+                       setting("dropout seed", c.dropout_seed)};
+  add_update_and_losses(settings, c);
   if (c.router_aux_loss_coef > 0) {
     settings.push_back(setting("router aux loss coef", c.router_aux_loss_coef));
   }
@@ -98,11 +104,7 @@ Fingerprint fingerprint_of(const TrainingRunConfig& c, const Records& records) {
                        setting("clip norm", c.clip_norm),
                        setting("max sequence length", c.max_seq_length)};
   // Checkpoints of earlier versions have none of what follows.
-  if (c.frozen_ranks > 0) settings.push_back(setting("frozen ranks", c.frozen_ranks));
-  if (c.average_decay > 0) settings.push_back(setting("decay of the average", c.average_decay));
-  if (c.contrastive) add_contrastive(settings, *c.contrastive);
-  if (c.preference) add_preference(settings, *c.preference);
-  add_supervised(settings, c.supervised);
+  add_update_and_losses(settings, c);
   if (c.warmup_share > 0) settings.push_back(setting("warm-up share", c.warmup_share));
   if (c.schedule == Schedule::wsd) settings.push_back(setting("decay share", c.decay_share));
   if (c.min_rate_share > 0) settings.push_back(setting("minimum rate share", c.min_rate_share));

@@ -27,9 +27,8 @@ std::optional<Found> first_in(std::span<const float> values) {
 
 std::optional<Found> first_in(const WeightView& weight) {
   const auto elements = static_cast<std::size_t>(weight.shape.elements());
-  std::vector<std::byte> arranged;
-  if (weight.arranged) arranged = in_hugging_face_order(weight);
-  const std::span<const std::byte> bytes = weight.arranged ? arranged : weight.bytes;
+  std::vector<std::byte> storage;
+  const std::span<const std::byte> bytes = stored_blocks(weight, storage);
   std::vector<float> values;
   for (std::size_t begin = 0; begin < elements; begin += kChunk) {
     values.resize(std::min(kChunk, elements - begin));

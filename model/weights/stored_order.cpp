@@ -79,6 +79,12 @@ std::vector<std::byte> in_hugging_face_order(const WeightView& view) {
   return ordered;
 }
 
+std::span<const std::byte> stored_blocks(const WeightView& view, std::vector<std::byte>& storage) {
+  if (!view.arranged) return view.bytes;
+  storage = in_hugging_face_order(view);
+  return storage;
+}
+
 std::vector<float> hugging_face_values(const WeightView& view) {
   const auto elements = static_cast<std::size_t>(view.shape.elements());
   std::vector<float> values = needs_reordering(view)

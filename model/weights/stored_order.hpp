@@ -29,6 +29,10 @@ void copy_in_hugging_face_order(std::span<std::byte> out, const WeightView& view
 // Returns all rows in Hugging Face's order.
 std::vector<std::byte> in_hugging_face_order(const WeightView& view);
 
+// Returns the view's blocks with the rows in the file's order: its bytes, or `storage`, filled, if
+// the blocks are arranged when they are read.
+std::span<const std::byte> stored_blocks(const WeightView& view, std::vector<std::byte>& storage);
+
 // Returns all values as f32 as a Hugging Face file would have them: dequantised, in its order and
 // with its offsets.
 std::vector<float> hugging_face_values(const WeightView& view);

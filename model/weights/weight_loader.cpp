@@ -60,8 +60,8 @@ WeightView stacked(const std::vector<WeightView>& views) {
   const auto copy = std::make_shared<std::vector<std::byte>>();
   copy->reserve(views.size() * bytes);
   for (const WeightView& view : views) {
-    std::vector<std::byte> ordered;
-    const std::span<const std::byte> each = view.arranged ? in_order(view, ordered) : view.bytes;
+    std::vector<std::byte> storage;
+    const std::span<const std::byte> each = stored_blocks(view, storage);
     copy->insert(copy->end(), each.begin(), each.end());
   }
   all.bytes = *copy;
@@ -165,8 +165,8 @@ Tensor WeightLoader::taps(const std::string& name, std::int64_t channels, std::i
 std::vector<float> WeightLoader::floats(const std::string& name, const Shape& shape) {
   const WeightView view = files_.get(name, shape);
   count(4 * static_cast<std::size_t>(shape.elements()), size_bytes(view));
-  std::vector<std::byte> arranged;
-  const std::span<const std::byte> bytes = view.arranged ? in_order(view, arranged) : view.bytes;
+  std::vector<std::byte> storage;
+  const std::span<const std::byte> bytes = stored_blocks(view, storage);
   return to_float(view.type, bytes, static_cast<std::size_t>(shape.elements()));
 }
 

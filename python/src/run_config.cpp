@@ -26,17 +26,13 @@ void set_adapter_format(Config& self, const std::string& name) {
 void set_loss(Config& self, const std::string& loss, double beta, double label_smoothing) {
   self.preference.reset();
   if (loss == "sft") return;
-  for (const PreferenceKind kind :
-       {PreferenceKind::dpo, PreferenceKind::ipo, PreferenceKind::orpo, PreferenceKind::kto}) {
-    if (loss != name_of(kind)) continue;
-    self.preference = PreferenceLoss{{.kind = kind,
-                                      .beta = static_cast<float>(beta),
-                                      .label_smoothing = static_cast<float>(label_smoothing)}};
-    check(*self.preference);
-    return;
-  }
-  fail(ErrorCode::invalid_argument,
-       "Trainer: loss must be 'sft', 'dpo', 'ipo', 'orpo' or 'kto', got '{}'", loss);
+  const std::optional<PreferenceKind> kind = find_preference(loss);
+  require(kind.has_value(), "Trainer: loss must be 'sft', 'dpo', 'ipo', 'orpo' or 'kto', got '{}'",
+          loss);
+  self.preference = PreferenceLoss{{.kind = *kind,
+                                    .beta = static_cast<float>(beta),
+                                    .label_smoothing = static_cast<float>(label_smoothing)}};
+  check(*self.preference);
 }
 
 void set_policy(Config& self, std::int64_t blocks_per_checkpoint, std::int64_t feed_forward_rows,

@@ -16,14 +16,6 @@ bool is_same(const fs::path& one, const fs::path& other) {
   return fs::equivalent(one, other, ignored);
 }
 
-std::optional<DType> find_type(std::string_view name) {
-  for (int i = 0; i <= static_cast<int>(DType::q8_z); ++i) {
-    const auto type = static_cast<DType>(i);
-    if (name_of(type) == name && can_quantise(type)) return type;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 bool ExportOptions::is_gguf() const {
@@ -33,7 +25,7 @@ bool ExportOptions::is_gguf() const {
 std::optional<DType> ExportOptions::stored_type() const {
   if (is_gguf() && (type.empty() || type == kKeep)) return std::nullopt;
   if (type.empty()) return DType::f32;
-  const std::optional<DType> found = find_type(type);
+  const std::optional<DType> found = find_quantisable(type);
   require(found.has_value(), "{}: --type must be one of {}{}, got '{}'", who,
           is_gguf() ? "keep, " : "", is_gguf() ? quantisable_types() : "f32, f16, bf16", type);
   require(is_gguf() || !is_quantised(*found),

@@ -11,18 +11,15 @@
 namespace clora {
 
 std::optional<PreferenceLoss> PreferenceOptions::preference() const {
-  for (const PreferenceKind kind :
-       {PreferenceKind::dpo, PreferenceKind::ipo, PreferenceKind::orpo, PreferenceKind::kto}) {
-    if (loss != name_of(kind)) continue;
-    const PreferenceLoss found{{.kind = kind,
-                                .beta = static_cast<float>(beta),
-                                .label_smoothing = static_cast<float>(label_smoothing),
-                                .desirable_weight = static_cast<float>(desirable_weight),
-                                .undesirable_weight = static_cast<float>(undesirable_weight)}};
-    check(found);
-    return found;
-  }
-  return std::nullopt;
+  const std::optional<PreferenceKind> kind = find_preference(loss);
+  if (!kind) return std::nullopt;
+  const PreferenceLoss found{{.kind = *kind,
+                              .beta = static_cast<float>(beta),
+                              .label_smoothing = static_cast<float>(label_smoothing),
+                              .desirable_weight = static_cast<float>(desirable_weight),
+                              .undesirable_weight = static_cast<float>(undesirable_weight)}};
+  check(found);
+  return found;
 }
 
 void PreferenceOptions::apply_to(DataOptions& data) const {
