@@ -22,12 +22,14 @@
 //! clc: build X_TYPE=f32 Y_TYPE=f32 GROUP=128 ROWS={1,4,16} TEAM_ROWS=1 AHEAD=1
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q8_0}
 //! clc: build X_TYPE={f32,f16} Y_TYPE={f32,f16} GROUP=128 ROWS=1 TEAM_ROWS=2 AHEAD=2
-//!     WEIGHT_TYPE={WEIGHT_BF16,WEIGHT_Q3_K,WEIGHT_MXFP4,WEIGHT_NF4} VEC8
+//!     WEIGHT_TYPE=WEIGHT_BF16 VEC8
+//! clc: build X_TYPE=f32 Y_TYPE=f32 GROUP=128 ROWS=1 TEAM_ROWS=2 AHEAD=2
+//!     WEIGHT_TYPE={WEIGHT_Q3_K,WEIGHT_MXFP4,WEIGHT_NF4} VEC8
 //! clc: build GROUP=512 ROWS=1 TEAM_ROWS=1 AHEAD=4 WEIGHT_TYPE=WEIGHT_BF16 VEC8 FUSE_SHRINK
 //!     X_TYPE=bf16 Y_TYPE=bf16
 //! clc: build X_TYPE=bf16 Y_TYPE=bf16 GROUP=128 ROWS=4 TEAM_ROWS=2 AHEAD=2 WEIGHT_TYPE=WEIGHT_BF16
 //!     VEC8 COLUMN_SCALE ROW_GROUPS
-//! clc: budget on gfx90a registers<=104 spills=0
+//! clc: budget on gfx90a registers<=112 spills=0
 #include "elements.clh"
 #include "gemm/gemm_epilogue.clh"
 #include "gemm/gemm_problem.clh"
