@@ -16,4 +16,5 @@ function(clora_module name)
            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
     PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(clora_${name} PUBLIC ${ARG_LINK} PRIVATE fmt::fmt)
+  clora_precompile(clora_${name} ${CLORA_BATCH})
 endfunction()
