@@ -9,36 +9,19 @@ package index it prints "skipped: REASON".
 """
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import pypi_packages  # noqa: E402
+
 PACKAGES = ["openai==3.57.0", "pytest==9.2.0"]
-
-
-def install(packages):
-    """All packages, or none. Returns why that failed; empty for success."""
-    if packages.exists():
-        return ""
-    part = packages.with_suffix(".part")
-    shutil.rmtree(part, ignore_errors=True)
-    try:
-        done = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--retries", "1",
-                               "--timeout", "15", "--disable-pip-version-check",
-                               "--root-user-action=ignore", "--target", part, *PACKAGES],
-                              capture_output=True, text=True, check=False, timeout=300)
-    except subprocess.TimeoutExpired:
-        return "no end within five minutes"
-    if done.returncode != 0:
-        return (done.stderr.strip().splitlines() or ["no output"])[-1]
-    part.rename(packages)
-    return ""
 
 
 def main():
     folder = pathlib.Path(sys.argv[1]).resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    problem = install(folder / "packages")
+    problem = pypi_packages.install(folder / "packages", PACKAGES)
     if problem:
         print(f"skipped: pip cannot install {' and '.join(PACKAGES)}: {problem}")
         return 0
