@@ -2,6 +2,7 @@
 // of.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <CLI/CLI.hpp>
 
 #include "tests/support/manual.hpp"
 #include "tests/support/program.hpp"

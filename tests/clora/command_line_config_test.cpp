@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <CLI/CLI.hpp>
 
 #include "tests/support/test_files.hpp"
 #include "tools/command_line/toml_options.hpp"

@@ -1,6 +1,7 @@
 // The manual pages of clora: every command has one, with every option of its help.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <CLI/CLI.hpp>
 
 #include <set>
 

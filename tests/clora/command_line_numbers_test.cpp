@@ -2,6 +2,7 @@
 // the range, and accepts its bounds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <CLI/CLI.hpp>
 
 #include <regex>
 

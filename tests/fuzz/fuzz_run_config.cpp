@@ -1,4 +1,5 @@
 // run.toml: options of a command.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include "tests/fuzz/input_folder.hpp"
 #include "tests/fuzz/target.hpp"

@@ -1,5 +1,6 @@
 #include "tools/clora/stage_options.hpp"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "clora/model/weights/block_split.hpp"

@@ -2,12 +2,12 @@
 // each of which has some of its layers.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <vector>
 
 #include "clora/model/configuration/block_range.hpp"
 #include "clora/model/weights/weights.hpp"
 #include "tools/clora/commands/common_options.hpp"
+#include "tools/command_line/cli_declarations.hpp"
 
 namespace clora {
 

@@ -1,3 +1,5 @@
+#include <CLI/CLI.hpp>
+
 #include "tools/command_line/adapter_options.hpp"
 #include "tools/command_line/number_options.hpp"
 

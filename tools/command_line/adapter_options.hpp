@@ -2,11 +2,11 @@
 // command's options, in `group` of its help.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "clora/lora/adapter.hpp"
+#include "tools/command_line/cli_declarations.hpp"
 
 namespace clora {
 

@@ -3,11 +3,12 @@
 // strings at '#' and does not support escapes. Writing is implemented here.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "tools/command_line/cli_declarations.hpp"
 
 namespace clora {
 

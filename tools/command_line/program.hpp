@@ -2,10 +2,11 @@
 // and clc.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 #include <vector>
+
+#include "tools/command_line/cli_declarations.hpp"
 
 namespace clora {
 

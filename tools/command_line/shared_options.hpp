@@ -2,9 +2,9 @@
 // options.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
+#include "tools/command_line/cli_declarations.hpp"
 #include "tools/command_line/output.hpp"
 
 namespace clora {

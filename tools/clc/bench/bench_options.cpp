@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
+
 #include "clora/ops/roofline_peaks/roofline_peaks.hpp"
 #include "tools/clc/call/reference_file.hpp"
 #include "tools/command_line/config_file.hpp"

@@ -1,13 +1,13 @@
 // The options that select a kernel and its arguments, shared by `clc run`, `clc check` and others.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "tools/clc/call/kernel_call.hpp"
 #include "tools/clc/commands/common_options.hpp"
 #include "tools/clc/kernel_file/expression.hpp"
+#include "tools/command_line/cli_declarations.hpp"
 
 namespace clora {
 

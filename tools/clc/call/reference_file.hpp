@@ -2,13 +2,13 @@
 // tolerances, for all commands that have them.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "tools/clc/call/comparison.hpp"
 #include "tools/clc/call/kernel_call.hpp"
+#include "tools/command_line/cli_declarations.hpp"
 #include "tools/command_line/output.hpp"
 
 namespace clora {

@@ -2,6 +2,7 @@
 // kernel. Results are checked before timing.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 

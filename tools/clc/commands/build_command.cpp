@@ -1,6 +1,7 @@
 // clc build: builds kernel files on the devices of this machine.
 #include <fmt/ranges.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <memory>

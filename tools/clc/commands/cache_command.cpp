@@ -1,4 +1,5 @@
 // clc cache: lists and removes the programs in clora's program cache.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <memory>

@@ -1,4 +1,5 @@
 // clc cache warm: builds the programs of a model before they are needed.
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>

@@ -1,6 +1,7 @@
 // clc check: runs one call of a kernel in oclgrind and on the device, and reports its errors.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <filesystem>

@@ -1,3 +1,5 @@
+#include <CLI/CLI.hpp>
+
 #include "tools/clc/commands/command_line.hpp"
 
 #include "tools/clc/commands/commands.hpp"

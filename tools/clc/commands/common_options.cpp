@@ -1,3 +1,5 @@
+#include <CLI/CLI.hpp>
+
 #include "tools/clc/commands/common_options.hpp"
 
 #include "tools/command_line/shared_options.hpp"

@@ -1,13 +1,13 @@
 // Options shared by several commands of clc.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "clora/runtime/context.hpp"
 #include "tools/clc/kernel_file/kernel_file.hpp"
+#include "tools/command_line/cli_declarations.hpp"
 #include "tools/command_line/output.hpp"
 
 namespace clora {

@@ -1,4 +1,5 @@
 // clc devices: compares the capabilities of the OpenCL devices in this machine.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>

@@ -1,6 +1,7 @@
 // clc disasm: the instructions of kernels, grouped by source line.
 #include <fmt/ranges.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>

@@ -1,6 +1,7 @@
 // clc doctor: finds missing packages and known problems, with the command that fixes each.
 #include <fmt/format.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <filesystem>

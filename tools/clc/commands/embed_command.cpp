@@ -1,6 +1,7 @@
 // clc embed: converts kernel files to C++ source, so a program needs no files at run time.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <fstream>
 #include <memory>
 #include <regex>

@@ -1,4 +1,5 @@
 // clc lint: reports code in kernels that is not portable or slower than necessary.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>

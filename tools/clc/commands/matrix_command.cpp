@@ -1,6 +1,7 @@
 // clc matrix: which kernel files build on which devices.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <map>

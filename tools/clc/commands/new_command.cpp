@@ -1,4 +1,5 @@
 // clc new: creates the files of a new op family, or a kernel file alone.
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 

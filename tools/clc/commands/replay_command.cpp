@@ -1,6 +1,7 @@
 // clc replay: runs a captured launch again and compares its results with those captured.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,7 @@
 // clc run: runs one kernel once on the arrays of a call; prints, saves and compares the results.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,6 @@
 // clc stats: registers, spills, memory and occupancy of kernels, for GPUs that are not installed,
 // too.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>

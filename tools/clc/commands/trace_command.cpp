@@ -1,6 +1,7 @@
 // clc trace: summarises a Chrome trace, or compares two of them.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>

@@ -2,6 +2,7 @@
 // measured on the given call, and stores them in the tuning table that ops read.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <memory>

@@ -1,5 +1,6 @@
 #include "tools/clc/compile/device_build.hpp"
 
+#include <CLI/CLI.hpp>
 #include <fstream>
 #include <iostream>
 #include <map>

@@ -2,13 +2,13 @@
 // that crashes or hangs is reported as a result.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "runtime/programs/program_report.hpp"
 #include "tools/clc/compile/diagnostics.hpp"
+#include "tools/command_line/cli_declarations.hpp"
 #include "tools/command_line/program.hpp"
 
 namespace clora {

@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "tools/command_line/config_file.hpp"

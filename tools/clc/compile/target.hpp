@@ -1,7 +1,6 @@
 // Targets: the processors that clc compiles kernels for, installed or not. Pure functions.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "clora/runtime/device/device.hpp"
 #include "tools/clc/commands/common_options.hpp"
 #include "tools/clc/kernel_file/kernel_file.hpp"
+#include "tools/command_line/cli_declarations.hpp"
 
 namespace clora {
 

@@ -1,3 +1,5 @@
+#include <CLI/CLI.hpp>
+
 #include "tools/clc/tune/tune_options.hpp"
 
 #include "tools/clc/call/reference_file.hpp"

@@ -1,7 +1,6 @@
 // The options of clc tune.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -9,6 +8,7 @@
 
 #include "tools/clc/call/call_options.hpp"
 #include "tools/clc/call/comparison.hpp"
+#include "tools/command_line/cli_declarations.hpp"
 
 namespace clora {
 

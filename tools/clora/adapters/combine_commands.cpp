@@ -1,6 +1,7 @@
 // clora adapters add, clora adapters subtract: a weighted combination of adapters.
 #include <fmt/ranges.h>
 
+#include <CLI/CLI.hpp>
 #include <charconv>
 #include <cmath>
 #include <memory>

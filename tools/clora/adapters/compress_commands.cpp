@@ -1,6 +1,7 @@
 // clora adapters resize, prune and quantise: a smaller adapter from one.
 #include <fmt/ranges.h>
 
+#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "clora/lora/compression.hpp"

@@ -1,4 +1,5 @@
 // clora adapters convert: a plain adapter from one of PiSSA, OLoRA, CorDA or LoRA-GA.
+#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "clora/lora/conversion.hpp"

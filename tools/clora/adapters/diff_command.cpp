@@ -1,4 +1,5 @@
 // clora adapters diff: the norms of an adapter by layer, or of two and of their difference.
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>

@@ -1,6 +1,7 @@
 // clora adapters extract: an adapter from a base model and a fine-tuned one.
 #include <fmt/ranges.h>
 
+#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "clora/model/weights/adapter_extraction.hpp"

@@ -1,5 +1,6 @@
 #include "tools/clora/adapters/result_options.hpp"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "runtime/fail.hpp"

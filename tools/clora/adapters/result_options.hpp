@@ -2,7 +2,6 @@
 // with it: check the folder before the work, write it, and report its errors. Not thread-safe.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -10,6 +9,7 @@
 
 #include "clora/lora/adapter_errors.hpp"
 #include "tools/clora/commands/data_options.hpp"
+#include "tools/command_line/cli_declarations.hpp"
 
 namespace clora {
 

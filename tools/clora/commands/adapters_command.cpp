@@ -1,4 +1,6 @@
 // clora adapters: the group of commands that combine, compare and compress adapters.
+#include <CLI/CLI.hpp>
+
 #include "tools/clora/adapters/adapters_commands.hpp"
 #include "tools/clora/commands/commands.hpp"
 

@@ -1,4 +1,5 @@
 // clora bench: runs clora_bench, or reads its stored results, and shows them.
+#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>

@@ -1,5 +1,6 @@
 // clora chat: a conversation with a model in the terminal.
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <iostream>
 #include <memory>

@@ -1,3 +1,5 @@
+#include <CLI/CLI.hpp>
+
 #include "tools/clora/commands/command_line.hpp"
 
 #include "tools/clora/commands/commands.hpp"

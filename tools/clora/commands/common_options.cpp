@@ -3,6 +3,7 @@
 #include "tools/command_line/local_path.hpp"
 #include "tools/command_line/number_options.hpp"
 
+#include <CLI/CLI.hpp>
 #include <iostream>
 #include <iterator>
 

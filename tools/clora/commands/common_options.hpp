@@ -1,7 +1,6 @@
 // Options shared by several commands.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "clora/runtime/context.hpp"
+#include "tools/command_line/cli_declarations.hpp"
 #include "tools/command_line/output.hpp"
 
 namespace clora {

@@ -1,4 +1,5 @@
 // clora compare: shows training runs side by side.
+#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "clora/runtime/files/file.hpp"

@@ -1,4 +1,5 @@
 // clora convert: an adapter in another format.
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,5 @@
 // clora data: reports what data sets are, as a training run would read them.
+#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "runtime/fail.hpp"

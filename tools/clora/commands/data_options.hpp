@@ -1,7 +1,6 @@
 // Options for reading records, shared by train and eval, and for choosing a chat template.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -10,6 +9,7 @@
 
 #include "clora/model/data/records.hpp"
 #include "tools/clora/loaded_model.hpp"
+#include "tools/command_line/cli_declarations.hpp"
 #include "tools/command_line/output.hpp"
 
 namespace clora {

@@ -1,4 +1,5 @@
 // clora devices: lists the OpenCL devices and the one that is selected.
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,5 @@
 // clora doctor: reports what is missing or slower on this machine, with what fixes it.
+#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "tools/clora/commands/commands.hpp"

@@ -1,4 +1,5 @@
 // clora embed: vectors of texts.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <filesystem>

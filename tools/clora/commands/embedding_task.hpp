@@ -2,7 +2,6 @@
 // embedding, for train and eval.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -11,6 +10,7 @@
 #include "clora/model/training/contrastive_loss.hpp"
 #include "model/embedding/sentence_transformers.hpp"
 #include "tools/clora/commands/data_options.hpp"
+#include "tools/command_line/cli_declarations.hpp"
 
 namespace clora {
 

@@ -1,6 +1,7 @@
 // clora eval: loss, perplexity, exact match and preferences of a model on records.
 #include <fmt/ranges.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <iterator>

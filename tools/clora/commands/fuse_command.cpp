@@ -1,5 +1,6 @@
 // clora fuse: merges an adapter into its base model and writes the result as a Hugging Face folder
 // or a GGUF file.
+#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "tools/clora/commands/commands.hpp"

@@ -1,6 +1,7 @@
 // clora generate: generates text from a prompt.
 #include <fmt/ranges.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <limits>
 #include <memory>

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <utility>
 
 #include "clora/model/generation/grammar/token_grammar.hpp"

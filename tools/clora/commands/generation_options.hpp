@@ -1,7 +1,6 @@
 // The sampling options shared by generate and chat, and the loop that streams the generated text.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <span>
 #include <string>
@@ -10,6 +9,7 @@
 #include "clora/model/generation/generator.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/loaded_model.hpp"
+#include "tools/command_line/cli_declarations.hpp"
 
 namespace clora {
 

@@ -1,6 +1,7 @@
 // clora info: describes a model or an adapter.
 #include <fmt/ranges.h>
 
+#include <CLI/CLI.hpp>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,5 @@
 // clora plan: the memory and the speed of training under each memory policy, before it runs.
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,5 @@
 // clora quantize: writes a model as a GGUF file with another type of weights.
+#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "tools/clora/commands/commands.hpp"

@@ -1,4 +1,5 @@
 // clora serve: an HTTP server with OpenAI's API.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <mutex>

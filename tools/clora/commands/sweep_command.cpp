@@ -1,4 +1,5 @@
 // clora sweep: runs trainings with varied settings and compares them.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <fstream>
 #include <memory>

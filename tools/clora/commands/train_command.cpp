@@ -1,6 +1,7 @@
 // clora train: fine-tunes a LoRA adapter on records.
 #include <fmt/ranges.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iterator>
 #include <memory>

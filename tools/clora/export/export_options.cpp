@@ -1,3 +1,5 @@
+#include <CLI/CLI.hpp>
+
 #include "tools/clora/export/export_options.hpp"
 
 #include "model/files/quantise.hpp"

@@ -1,7 +1,6 @@
 // What `clora fuse` and `clora quantize` write, and where.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -9,6 +8,7 @@
 
 #include "clora/runtime/memory/dtype.hpp"
 #include "tools/clora/commands/common_options.hpp"
+#include "tools/command_line/cli_declarations.hpp"
 
 namespace clora {
 

@@ -1,5 +1,6 @@
 #include "tools/clora/serve/serve_options.hpp"
 
+#include <CLI/CLI.hpp>
 #include <sstream>
 
 #include "clora/model/generation/generation_request.hpp"

@@ -1,13 +1,13 @@
 // The options of clora serve.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "clora/serving/http_limits.hpp"
 #include "tools/clora/commands/common_options.hpp"
+#include "tools/command_line/cli_declarations.hpp"
 
 namespace clora {
 

@@ -13,11 +13,12 @@
 // Pure functions; thread-safe.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "tools/command_line/cli_declarations.hpp"
 
 namespace clora {
 

@@ -2,11 +2,11 @@
 // is computed at each of them (run_evaluation.hpp).
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 
 #include "clora/model/training/training_config.hpp"
+#include "tools/command_line/cli_declarations.hpp"
 
 namespace clora {
 

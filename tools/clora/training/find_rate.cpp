@@ -1,5 +1,6 @@
 #include "tools/clora/training/find_rate.hpp"
 
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "clora/runtime/files/file.hpp"

@@ -1,10 +1,10 @@
 // clora train --find-lr: searches a learning rate instead of training (rate_search.hpp).
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "clora/model/training/rate_search.hpp"
+#include "tools/command_line/cli_declarations.hpp"
 #include "tools/command_line/output.hpp"
 
 namespace clora {

@@ -1,3 +1,5 @@
+#include <CLI/CLI.hpp>
+
 #include "tools/clora/training/memory_options.hpp"
 
 #include "tools/command_line/number_options.hpp"

@@ -2,13 +2,13 @@
 // run: by the options, or the fastest policy that fits.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "clora/model/training/memory_planner.hpp"
+#include "tools/command_line/cli_declarations.hpp"
 
 namespace clora {
 

@@ -1,5 +1,6 @@
 #include "tools/clora/training/optimizer_options.hpp"
 
+#include <CLI/CLI.hpp>
 #include <vector>
 
 #include "tools/command_line/number_options.hpp"

@@ -1,10 +1,10 @@
 // The options of the optimizer, of commands that train or plan.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "clora/model/training/optimizer.hpp"
+#include "tools/command_line/cli_declarations.hpp"
 
 namespace clora {
 

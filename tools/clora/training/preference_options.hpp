@@ -2,7 +2,6 @@
 // and the text of what it reports.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -11,6 +10,7 @@
 #include "clora/model/training/preference_loss.hpp"
 #include "clora/model/training/training_config.hpp"
 #include "tools/clora/commands/data_options.hpp"
+#include "tools/command_line/cli_declarations.hpp"
 
 namespace clora {
 

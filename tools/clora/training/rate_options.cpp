@@ -1,5 +1,6 @@
 #include "tools/clora/training/rate_options.hpp"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <vector>

@@ -1,12 +1,12 @@
 // The options of the learning rate: its peak, the schedule, the warm-up and the decay.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include "clora/model/training/training_config.hpp"
+#include "tools/command_line/cli_declarations.hpp"
 
 namespace clora {
 

@@ -1,3 +1,5 @@
+#include <CLI/CLI.hpp>
+
 #include "tools/clora/training/report_options.hpp"
 
 #include "runtime/fail.hpp"

@@ -1,10 +1,11 @@
 // The options of a training's report: the page, its samples, and event files of TensorBoard.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
+
+#include "tools/command_line/cli_declarations.hpp"
 
 namespace clora {
 

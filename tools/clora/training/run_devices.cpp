@@ -1,6 +1,7 @@
 #include "tools/clora/training/run_devices.hpp"
 
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <array>

@@ -2,7 +2,6 @@
 // lists, as threads of this process, or one for each process that mpirun or srun started.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,6 +11,7 @@
 #include "clora/model/training/communicator.hpp"
 #include "clora/model/training/training_config.hpp"
 #include "tools/clora/device_list.hpp"
+#include "tools/command_line/cli_declarations.hpp"
 
 namespace clora {
 

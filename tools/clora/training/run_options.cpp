@@ -1,3 +1,5 @@
+#include <CLI/CLI.hpp>
+
 #include "tools/clora/training/run_options.hpp"
 
 #include "tools/command_line/number_options.hpp"

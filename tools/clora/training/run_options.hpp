@@ -4,12 +4,12 @@
 // called in one line of train_command.cpp.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "clora/model/training/training_config.hpp"
 #include "tools/clora/training/optimizer_options.hpp"
 #include "tools/clora/training/rate_options.hpp"
+#include "tools/command_line/cli_declarations.hpp"
 
 namespace clora {
 

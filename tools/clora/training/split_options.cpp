@@ -1,5 +1,6 @@
 #include "tools/clora/training/split_options.hpp"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "runtime/fail.hpp"

@@ -2,7 +2,6 @@
 // model; and what follows for a rank of a run that divides the blocks.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,6 +12,7 @@
 #include "clora/model/training/communicator.hpp"
 #include "clora/model/training/memory_planner.hpp"
 #include "clora/model/training/training_run.hpp"
+#include "tools/command_line/cli_declarations.hpp"
 #include "tools/command_line/output.hpp"
 
 namespace clora {

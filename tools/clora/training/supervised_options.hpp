@@ -2,13 +2,13 @@
 // the text of what they add to a step.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "clora/model/training/supervised_loss.hpp"
 #include "clora/model/training/trainer.hpp"
 #include "clora/model/training/training_config.hpp"
+#include "tools/command_line/cli_declarations.hpp"
 
 namespace clora {
 

@@ -2,7 +2,6 @@
 // one, which keeps its rank and modules.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <set>
 #include <string>
@@ -10,6 +9,7 @@
 
 #include "clora/lora/adapter.hpp"
 #include "tools/clora/loaded_model.hpp"
+#include "tools/command_line/cli_declarations.hpp"
 
 namespace clora {
 

@@ -1,5 +1,6 @@
 #include "tools/command_line/manual/command_facts.hpp"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "tools/command_line/config_file.hpp"

@@ -3,9 +3,10 @@
 // out. Pure; thread-safe.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
+
+#include "tools/command_line/cli_declarations.hpp"
 
 namespace clora {
 

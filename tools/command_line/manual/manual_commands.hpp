@@ -1,8 +1,9 @@
 // The commands of every program that write its completion scripts and manual pages.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
+
+#include "tools/command_line/cli_declarations.hpp"
 
 namespace clora {
 

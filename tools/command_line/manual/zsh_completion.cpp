@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <CLI/CLI.hpp>
+
 #include "tools/command_line/manual/completion.hpp"
 #include "tools/command_line/replace_all.hpp"
 
