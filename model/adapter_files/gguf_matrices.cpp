@@ -34,9 +34,7 @@ std::string_view gguf_architecture(const ModelConfig& config) {
 }
 
 std::int64_t gguf_row(const GgufMatrix& matrix, std::int64_t row) {
-  if (matrix.rotated_head_dim > 0) return half_split_source_row(row, matrix.rotated_head_dim);
-  if (!matrix.value_heads || matrix.value_heads->in_columns) return row;
-  return stored_index(*matrix.value_heads, row);
+  return stored_row(matrix.rotated_head_dim, matrix.value_heads, row);
 }
 
 std::int64_t gguf_column(const GgufMatrix& matrix, std::int64_t column) {

@@ -4,7 +4,6 @@
 #include "clora/lora/peft_files.hpp"
 #include "clora/model/adapter_files/adapter_files.hpp"
 #include "clora/model/transformer/adapter_sites.hpp"
-#include "clora/model/transformer/column_scales.hpp"
 #include "clora/model/transformer/principal_start.hpp"
 #include "clora/model/transformer/saved_tensors.hpp"
 #include "clora/model/weights/stored_ends.hpp"
@@ -13,6 +12,7 @@
 #include "lora/saved_tensors.hpp"
 #include "model/c_api/boundary.hpp"
 #include "model/c_api/handles.hpp"
+#include "model/transformer/adapter_start.hpp"
 
 namespace clora::c_api {
 namespace {
@@ -111,9 +111,7 @@ clora_adapter* new_adapter(const std::shared_ptr<ModelCore>& core,
   select_exactly(config, sites, all_adapter_sites(model.config()));
   Adapter adapter(model.context(), sites, config, trained_tensors(model.config(), config, sites));
   adapter.initialise(options.seed);
-  initialise_magnitudes(model, adapter);
-  initialise_saved_tensors(model, adapter);
-  if (start) initialise_principal(model, adapter, *start);
+  initialise_from_model(model, adapter, start);
   return handle_of(core, std::move(adapter), frozen_ranks);
 }
 

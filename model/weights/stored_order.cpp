@@ -10,12 +10,8 @@
 namespace clora {
 namespace {
 
-// The row of the file that is row `row` in Hugging Face's order.
-std::int64_t stored_row(const WeightView& view, std::int64_t row) {
-  if (view.interleaved_head_dim > 0) return half_split_source_row(row, view.interleaved_head_dim);
-  if (view.value_heads && !view.value_heads->in_columns)
-    return stored_index(*view.value_heads, row);
-  return row;
+std::int64_t row_in_file(const WeightView& view, std::int64_t row) {
+  return stored_row(view.interleaved_head_dim, view.value_heads, row);
 }
 
 // Copies a row whose columns are value heads.
@@ -46,6 +42,12 @@ void copy_heads_back(std::span<float> out, std::span<const float> row, const Val
 
 }  // namespace
 
+std::int64_t stored_row(std::int64_t interleaved_head_dim, const std::optional<ValueHeads>& heads,
+                        std::int64_t row) {
+  if (interleaved_head_dim > 0) return half_split_source_row(row, interleaved_head_dim);
+  return heads && !heads->in_columns ? stored_index(*heads, row) : row;
+}
+
 std::int64_t stored_index(const ValueHeads& heads, std::int64_t index) {
   if (index < heads.first) return index;
   const std::int64_t head = (index - heads.first) / heads.size;
@@ -63,7 +65,7 @@ void copy_in_hugging_face_order(std::span<std::byte> out, const WeightView& view
   if (view.arranged) return view.arranged->copy_rows(out, first_row);
   const std::size_t row_bytes = view.bytes.size() / static_cast<std::size_t>(view.shape[0]);
   for (std::int64_t row = first_row; !out.empty(); ++row, out = out.subspan(row_bytes)) {
-    const auto from = static_cast<std::size_t>(stored_row(view, row));
+    const auto from = static_cast<std::size_t>(row_in_file(view, row));
     const auto bytes = view.bytes.subspan(from * row_bytes, row_bytes);
     if (view.value_heads && view.value_heads->in_columns) {
       copy_heads(out, bytes, view);
@@ -101,7 +103,7 @@ std::vector<float> stored_values(const WeightView& view, std::span<const float> 
   for (std::int64_t row = 0; row < rows; ++row) {
     const auto from = values.subspan(static_cast<std::size_t>(row) * width, width);
     const auto to =
-        std::span(stored).subspan(static_cast<std::size_t>(stored_row(view, row)) * width, width);
+        std::span(stored).subspan(static_cast<std::size_t>(row_in_file(view, row)) * width, width);
     if (view.value_heads && view.value_heads->in_columns) {
       copy_heads_back(to, from, *view.value_heads);
     } else {

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -39,6 +40,11 @@ std::vector<float> hugging_face_values(const WeightView& view);
 
 // The inverse: values in Hugging Face's order as the file of `view` would have them.
 std::vector<float> stored_values(const WeightView& view, std::span<const float> values);
+
+// Where a file stores row `row` of a matrix in Hugging Face's order: of heads of
+// `interleaved_head_dim` rows with adjacent rotary pairs, if it is not 0, or of value heads.
+std::int64_t stored_row(std::int64_t interleaved_head_dim, const std::optional<ValueHeads>& heads,
+                        std::int64_t row);
 
 // Where a GGUF file stores element `index` of a dimension with value heads.
 std::int64_t stored_index(const ValueHeads& heads, std::int64_t index);

@@ -12,13 +12,13 @@
 
 #include "clora/model/adapter_files/adapter_files.hpp"
 #include "clora/model/transformer/adapter_sites.hpp"
-#include "clora/model/transformer/column_scales.hpp"
 #include "clora/model/transformer/principal_start.hpp"
 #include "clora/model/transformer/saved_tensors.hpp"
 #include "clora/model/weights/stored_ends.hpp"
 #include "lora/hub_cache.hpp"
 #include "lora/module_selection.hpp"
 #include "lora/saved_tensors.hpp"
+#include "model/transformer/adapter_start.hpp"
 #include "python/src/arrays.hpp"
 #include "python/src/bindings.hpp"
 #include "python/src/loaded_model.hpp"
@@ -108,9 +108,7 @@ Adapter made_adapter(LanguageModel& model, const AdapterOptions& options,
                   trained_tensors(model.config(), config, modules));
   adapter.initialise(options.seed);
   if (start) check_principal_start(adapter);
-  initialise_magnitudes(model, adapter);
-  initialise_saved_tensors(model, adapter);
-  if (start) initialise_principal(model, adapter, *start);
+  initialise_from_model(model, adapter, start);
   return adapter;
 }
 

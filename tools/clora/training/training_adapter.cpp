@@ -8,13 +8,13 @@
 
 #include "clora/model/adapter_files/adapter_files.hpp"
 #include "clora/model/transformer/adapter_sites.hpp"
-#include "clora/model/transformer/column_scales.hpp"
 #include "clora/model/transformer/principal_start.hpp"
 #include "clora/model/transformer/saved_tensors.hpp"
 #include "clora/model/weights/stored_ends.hpp"
 #include "lora/hub_cache.hpp"
 #include "lora/module_selection.hpp"
 #include "lora/saved_tensors.hpp"
+#include "model/transformer/adapter_start.hpp"
 #include "runtime/fail.hpp"
 #include "tools/command_line/adapter_options.hpp"
 #include "tools/command_line/local_path.hpp"
@@ -181,11 +181,7 @@ Adapter make_adapter(const TrainingAdapterOptions& options, Context& context,
 void initialise_from_model(const TrainingAdapterOptions& options, LanguageModel& model,
                            Adapter& adapter) {
   if (!options.init.empty()) return;
-  initialise_magnitudes(model, adapter);
-  initialise_saved_tensors(model, adapter);
-  if (const auto start = principal_start_of(options.start)) {
-    initialise_principal(model, adapter, *start);
-  }
+  initialise_from_model(model, adapter, principal_start_of(options.start));
 }
 
 }  // namespace clora
