@@ -16,12 +16,14 @@
 #include "model/data/text_packing.hpp"
 #include "tests/support/family_models.hpp"
 #include "tests/support/op_test.hpp"
+#include "tests/support/preference_records.hpp"
 #include "tests/support/test_models.hpp"
 
 namespace clora {
 namespace {
 
 using nlohmann::json;
+using test::all_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using Ids = std::vector<std::int32_t>;
@@ -43,12 +45,6 @@ Records records_of(const json& list) {
     records.records.push_back(record_of(each.get<std::vector<Ids>>()));
   }
   return records;
-}
-
-std::vector<std::size_t> all_of(const Records& records) {
-  std::vector<std::size_t> indices(records.records.size());
-  std::iota(indices.begin(), indices.end(), 0);
-  return indices;
 }
 
 TEST(TextPacking, MarksOneRowOfEachTextAndPointsFromAnAnchorToItsPositive) {

@@ -22,10 +22,10 @@
 #include "clora/model/transformer/column_scales.hpp"
 #include "clora/model/transformer/forward_pass.hpp"
 #include "clora/model/transformer/saved_tensors.hpp"
-#include "clora/model/weights/fuse.hpp"
 #include "lora/saved_tensors.hpp"
 #include "model/data/text_packing.hpp"
 #include "tests/support/family_models.hpp"
+#include "tests/support/merged_model.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/peft_steps.hpp"
 #include "tests/support/test_models.hpp"
@@ -197,16 +197,7 @@ TEST_P(SavedModules, TrainTenStepsAsPeftDoes) {
 }
 
 TEST_P(SavedModules, ComputeWhatTheirMergedModelDoes) {
-  const Adapter adapter = random_adapter();
-  write_fused_model(open_->files, adapter, folder_ / "fused");
-  test::OpenModel fused(folder_ / "fused");
-  const auto want = test::to_double(ForwardPass(fused.model, nullptr).logits(ids()));
-  test::expect_logits(logits(&adapter), want, 1e-4);
-  const auto reply = Generator(fused.model, nullptr, 64).generate(ids(), {.max_tokens = 8}).ids;
-  EXPECT_EQ(Generator(model(), &adapter, 64).generate(ids(), {.max_tokens = 8}).ids, reply);
-  const PackedRows rows = two_documents(model().config().vocabulary);
-  const double loss = Evaluator(fused.model, nullptr).loss_sum(rows);
-  EXPECT_NEAR(Evaluator(model(), &adapter).loss_sum(rows), loss, 1e-4 * loss);
+  test::expect_same_as_merged(*open_, random_adapter(), folder_ / "fused");
 }
 
 TEST_P(SavedModules, AtFirstComputeWhatTheBaseModelDoes) {

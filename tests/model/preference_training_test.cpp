@@ -19,25 +19,18 @@
 #include "model/training/preference_run.hpp"
 #include "tests/support/family_models.hpp"
 #include "tests/support/op_test.hpp"
+#include "tests/support/preference_records.hpp"
 #include "tests/support/test_models.hpp"
 
 namespace clora {
 namespace {
 
 using nlohmann::json;
+using test::all_of;
+using test::record_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using Ids = std::vector<std::int32_t>;
-
-Record record_of(const Ids& prompt, const Ids& chosen, const Ids& rejected) {
-  Record record;
-  std::uint8_t mark = 0;
-  for (const Ids& part : {prompt, chosen, rejected}) {
-    record.ids.insert(record.ids.end(), part.begin(), part.end());
-    record.is_target.resize(record.ids.size(), mark++);
-  }
-  return record;
-}
 
 Record record_of(const json& of) {
   const auto ids = [&](const char* key) { return of.at(key).get<Ids>(); };
@@ -45,12 +38,6 @@ Record record_of(const json& of) {
   const bool is_chosen = of.at("label").get<bool>();
   return record_of(ids("prompt"), is_chosen ? ids("completion") : Ids(),
                    is_chosen ? Ids() : ids("completion"));
-}
-
-std::vector<std::size_t> all_of(const Records& records) {
-  std::vector<std::size_t> indices(records.records.size());
-  std::iota(indices.begin(), indices.end(), 0);
-  return indices;
 }
 
 double value_of(const std::vector<PreferenceScore>& scores, const std::string& name) {

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "clora/model/training/trainer.hpp"
 #include "clora/model/training/training_run.hpp"
@@ -17,31 +16,18 @@
 #include "model/training/preference_run.hpp"
 #include "tests/support/family_models.hpp"
 #include "tests/support/op_test.hpp"
+#include "tests/support/preference_records.hpp"
 #include "tests/support/test_models.hpp"
 
 namespace clora {
 namespace {
 
+using test::all_of;
+using test::record_of;
 using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Not;
 using Ids = std::vector<std::int32_t>;
-
-Record record_of(const Ids& prompt, const Ids& chosen, const Ids& rejected) {
-  Record record;
-  std::uint8_t mark = 0;
-  for (const Ids& part : {prompt, chosen, rejected}) {
-    record.ids.insert(record.ids.end(), part.begin(), part.end());
-    record.is_target.resize(record.ids.size(), mark++);
-  }
-  return record;
-}
-
-std::vector<std::size_t> all_of(const Records& records) {
-  std::vector<std::size_t> indices(records.records.size());
-  std::iota(indices.begin(), indices.end(), 0);
-  return indices;
-}
 
 // Longer than the windows of the models; one prompt has no row to share, one has too few.
 Records pairs_of() {
