@@ -55,7 +55,7 @@ TEST_F(EmbedServer, StreamedAndCompleteChatRepliesAreEqual) {
     if (!line.starts_with("data: {")) continue;
     text += json::parse(line.substr(6))["choices"][0]["delta"].value("content", "");
   }
-  EXPECT_EQ(text, complete.parsed()["choices"][0]["message"]["content"]);
+  EXPECT_EQ(text, complete.parsed()["choices"][0]["message"]["content"].get<std::string>());
   EXPECT_THAT(streamed.body, testing::EndsWith("data: [DONE]\n\n"));
 }
 
