@@ -69,8 +69,10 @@ std::int64_t Scheduler::pages_for(std::int64_t positions) const {
   return divide_up(positions, pages_.page_positions());
 }
 
-// The last pages come first, so that they are also the first to be used for something else.
+// A page whose last token was pending in its step may not be published yet. The last pages come
+// first, so that they are also the first to be used for something else.
 void Scheduler::stop_running(Sequence& sequence) {
+  publish(sequence);
   for (const std::int32_t page : std::views::reverse(sequence.pages)) pages_.release(page);
   sequence.pages.clear();
   free_slots_.push_back(std::exchange(sequence.slot, -1));

@@ -176,6 +176,22 @@ TEST_F(SchedulerTest, WaitsForPendingTokensBeforeItTakesTheirPages) {
   EXPECT_EQ(scheduler_->preemptions(), 0U);
 }
 
+// On a GPU the token of a step is still pending when the next one is planned.
+TEST_F(SchedulerTest, PublishesAPageWhoseLastTokenWasPendingWhenItWasComputed) {
+  open(40);
+  Sequence& first = add(3);
+  for (int step = 0; step < 2; ++step) {  // the prompt, and the token drawn from it
+    ASSERT_TRUE(scheduler_->plan());
+  }
+  ASSERT_EQ(first.computed, 4);
+  first.tokens.push_back(1);
+  first.pending = 1;
+  const Ids tokens = first.tokens;
+  scheduler_->remove(first);
+  Digest none;
+  EXPECT_EQ(pool_->acquire_prefix(none, tokens, tokens.size()).size(), 1U);
+}
+
 TEST_F(SchedulerTest, DrawsNoMoreThanARequestWants) {
   open(40);
   Sequence& sequence = add(4, 2);

@@ -28,6 +28,8 @@ constexpr std::int64_t kFirstOfLast = kRows - kLast;
 constexpr std::int64_t kNarrow = 24;
 constexpr std::int64_t kRank = 2;
 constexpr std::int64_t kWindow = 64;
+// Products split long sums at the ends of tiles, so rows alone may be summed in another order.
+constexpr double kOtherSplit = 1e-5;
 
 Tensor last_of(const Tensor& t) { return t.rows(kFirstOfLast, kLast); }
 
@@ -164,7 +166,7 @@ TEST_F(LargeTensors, ComeOutOfAProduct) {
   const Tensor y = allocate({kRows, kWide}), alone = allocate({kLast, kWide});
   run([&](Batch& batch) { record_gemm(batch, y, x, w); });
   run([&](Batch& batch) { record_gemm(batch, alone, last_of(x), w); });
-  expect_last_rows(y, alone);
+  expect_last_rows(y, alone, kOtherSplit);
 }
 
 TEST_F(LargeTensors, GoIntoAProduct) {
@@ -173,7 +175,7 @@ TEST_F(LargeTensors, GoIntoAProduct) {
   const Tensor alone = allocate({kLast, kNarrow}, DType::f32);
   run([&](Batch& batch) { record_gemm(batch, y, x, w); });
   run([&](Batch& batch) { record_gemm(batch, alone, last_of(x), w); });
-  expect_last_rows(y, alone);
+  expect_last_rows(y, alone, kOtherSplit);
 }
 
 TEST_F(LargeTensors, ComeOutOfAProductsBackward) {
@@ -201,7 +203,7 @@ TEST_F(LargeTensors, GoIntoAProductsBackward) {
   };
   run([&](Batch& batch) { record(batch, dx, dgate, dup); });
   run([&](Batch& batch) { record(batch, alone, last_of(dgate), last_of(dup)); });
-  expect_last_rows(dx, alone);
+  expect_last_rows(dx, alone, kOtherSplit);
 }
 
 // A linear layer with an adapter, forward and backward, over all rows of its arguments.

@@ -49,7 +49,8 @@ bool collide(const Planned& a, const Planned& b) {
   return in_time && in_space;
 }
 
-void expect_a_good_plan(const Batch& batch, std::size_t least_temporaries) {
+// A plan of `most_bytes` times the bytes that live at once is tight.
+void expect_a_good_plan(const Batch& batch, std::size_t least_temporaries, double most_bytes) {
   const std::vector<Planned> all = read_plan(batch.plan_text());
   ASSERT_GE(all.size(), least_temporaries);
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -58,19 +59,19 @@ void expect_a_good_plan(const Batch& batch, std::size_t least_temporaries) {
     }
   }
   EXPECT_LE(static_cast<double>(batch.planned_bytes()),
-            1.1 * static_cast<double>(batch.live_bytes()));
+            most_bytes * static_cast<double>(batch.live_bytes()));
   EXPECT_GE(batch.planned_bytes(), batch.live_bytes());
 }
 
 void expect_a_good_plan_of_training(LanguageModel& model, std::int64_t rank, RowCounts counts,
-                                    std::size_t least_temporaries) {
+                                    std::size_t least_temporaries, double most_bytes) {
   Adapter adapter(model.context(), adapter_sites(model.config()), {.rank = rank});
   adapter.initialise(1);
   adapter.allocate_gradients();
   const Tensor loss = model.context().allocate({1}, DType::f32, MemoryTag::activations);
   RecordedStep step(model, &adapter, {StepKind::train, {}}, counts, {loss},
                     std::make_shared<Arena>());
-  expect_a_good_plan(step.batch(), least_temporaries);
+  expect_a_good_plan(step.batch(), least_temporaries, most_bytes);
 }
 
 TEST(MemoryPlan, OfTinyTrainingStepsIsTight) {
@@ -78,14 +79,15 @@ TEST(MemoryPlan, OfTinyTrainingStepsIsTight) {
     const test::TemporaryFolder folder;
     test::write_tiny_model(folder.path(), tiny.config);
     test::OpenModel open(folder.path());
-    expect_a_good_plan_of_training(open.model, 4, {.rows = 64, .labelled = 64}, 20);
+    // Gaps between a few small tensors count for more than in a real step.
+    expect_a_good_plan_of_training(open.model, 4, {.rows = 64, .labelled = 64}, 20, 1.15);
   }
 }
 
 TEST(MemoryPlan, OfTheDemoModelsTrainingStepIsTight) {
   CLORA_DEMO_MODEL_OR_SKIP(path);
   test::OpenModel open(path);
-  expect_a_good_plan_of_training(open.model, 8, {.rows = 4 * 512, .labelled = 4 * 512}, 300);
+  expect_a_good_plan_of_training(open.model, 8, {.rows = 4 * 512, .labelled = 4 * 512}, 300, 1.1);
 }
 
 }  // namespace
