@@ -331,6 +331,11 @@ typedef struct clora_adapter_options {
    * takes from its singular values and "olora" from its QR decomposition: the adapter then has
    * twice the rank, of which trainers of this object leave the last half as it is. NULL: "lora". */
   const char* init;
+  /* The text of an adapter_config.json of PEFT, which can also tell rank_pattern, alpha_pattern,
+   * exclude_modules, layers_to_transform and target_modules as a regular expression. Of the other
+   * fields only seed, init and, in place of the text's, target_modules are then used. NULL: none.
+   */
+  const char* peft_config;
 } clora_adapter_options;
 
 /* Creates an adapter that has no effect until it is trained. options may be NULL. */

@@ -1,4 +1,6 @@
 // clora.h: models and adapters.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "clora/lora/peft_files.hpp"
@@ -9,15 +11,17 @@
 #include "clora/model/weights/stored_ends.hpp"
 #include "clora/model/weights/weights.hpp"
 #include "lora/module_selection.hpp"
+#include "lora/peft_config.hpp"
 #include "lora/saved_tensors.hpp"
 #include "model/c_api/boundary.hpp"
 #include "model/c_api/handles.hpp"
 #include "model/transformer/adapter_start.hpp"
+#include "model/transformer/configured_adapter.hpp"
 
 namespace clora::c_api {
 namespace {
 
-constexpr std::string_view kCreate = "clora_adapter_create";
+constexpr const char* kCreate = "clora_adapter_create";
 constexpr const char* kAll = "all-linear";
 
 clora_model_info info_of(const LanguageModel& model) {
@@ -97,8 +101,25 @@ AdapterConfig config_of(const clora_adapter_options& options) {
   return config;
 }
 
+// The adapter of a text in place of the fields.
+clora_adapter* configured(const std::shared_ptr<ModelCore>& core,
+                          const clora_adapter_options& options) {
+  LanguageModel& model = *core->model;
+  const auto start = start_of(options);
+  AdapterConfig config =
+      parse_peft_config(options.peft_config, fmt::format("{}: peft_config", kCreate));
+  if (options.target_modules != nullptr) {
+    config.target_modules = names_of(options.target_modules);
+    config.targets_are_regex = false;
+    if (config.target_modules == names_of(kAll)) target_all_linear(config, model.config());
+  }
+  return handle_of(core, configured_adapter(model, config, {options.seed, start}, kCreate),
+                   start ? config.rank : 0);
+}
+
 clora_adapter* new_adapter(const std::shared_ptr<ModelCore>& core,
                            const clora_adapter_options& options) {
+  if (options.peft_config != nullptr) return configured(core, options);
   LanguageModel& model = *core->model;
   const auto start = start_of(options);
   AdapterConfig config = config_of(options);

@@ -7,18 +7,12 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
-#include <set>
 
 #include "clora/model/adapter_files/adapter_files.hpp"
-#include "clora/model/transformer/adapter_sites.hpp"
 #include "clora/model/transformer/principal_start.hpp"
-#include "clora/model/transformer/saved_tensors.hpp"
 #include "clora/model/weights/stored_ends.hpp"
 #include "lora/hub_cache.hpp"
-#include "lora/module_selection.hpp"
-#include "lora/saved_tensors.hpp"
-#include "model/transformer/adapter_start.hpp"
+#include "model/transformer/configured_adapter.hpp"
 #include "python/src/arrays.hpp"
 #include "python/src/bindings.hpp"
 #include "python/src/loaded_model.hpp"
@@ -40,96 +34,19 @@ struct AdapterOptions {
   std::uint64_t seed = 0;
 };
 
-bool names_path(std::string_view name, std::string_view path) {
-  if (!path.ends_with(name)) return false;
-  return path.size() == name.size() || path[path.size() - name.size() - 1] == '.';
-}
-
-// A misspelt name would silently leave layers out.
-void require_names(const std::vector<std::string>& names, const std::vector<AdapterSite>& sites) {
-  for (const std::string& name : names) {
-    const auto is_named = [&](const AdapterSite& site) { return names_path(name, site.path); };
-    if (std::ranges::any_of(sites, is_named)) continue;
-    std::set<std::string> valid;
-    for (const AdapterSite& site : sites) valid.insert(site.path.substr(site.path.rfind('.') + 1));
-    std::string list;
-    for (const std::string& each : valid) list += (list.empty() ? "" : ", ") + each;
-    fail(ErrorCode::invalid_argument,
-         "{}: target_modules must name layers of the model (all-linear, {}), got '{}'", kWho, list,
-         name);
-  }
-}
-
-// all-linear is what select_sites() makes of it, in the form that files can hold.
-AdapterConfig with_targets(const AdapterOptions& options, const ModelConfig& model,
-                           const std::vector<AdapterSite>& sites) {
+AdapterHandle create(const ModelHandle& model, const AdapterOptions& options) {
   AdapterConfig config = options.config;
-  if (!options.all_linear) {
-    if (!config.targets_are_regex) require_names(config.target_modules, sites);
-    return config;
-  }
-  std::set<std::string> names;
-  for (const AdapterSite& site : select_sites(model, {"all-linear"}, 0)) {
-    names.insert(site.path.substr(site.path.rfind('.') + 1));
-  }
-  config.target_modules.assign(names.begin(), names.end());
-  return config;
-}
-
-std::vector<AdapterModule> modules_of(const AdapterConfig& config,
-                                      const std::vector<AdapterSite>& sites) {
-  ModuleSelection selection(config, kWho);
-  std::vector<AdapterModule> modules;
-  for (const AdapterSite& site : sites) {
-    if (!selection.selects(site.path)) continue;
-    const std::int64_t rank = selection.rank(site.path);
-    const double scale = adapter_scale(config, selection.alpha(site.path), rank);
-    modules.push_back({.site = site, .rank = rank, .scale = static_cast<float>(scale)});
-  }
-  require(!modules.empty(), "{}: the configuration must select at least one layer, got none", kWho);
-  return modules;
-}
-
-std::vector<SavedTensor> trained_tensors(const ModelConfig& model, const AdapterConfig& config,
-                                         const std::vector<AdapterModule>& modules) {
-  require_savable(model, config);
-  std::vector<AdapterSite> adapted;
-  for (const AdapterModule& module : modules) adapted.push_back(module.site);
-  return select_trained_tensors(savable_tensors(model), config, adapted, kWho);
-}
-
-Adapter made_adapter(LanguageModel& model, const AdapterOptions& options,
-                     const std::optional<PrincipalStart>& start) {
-  const auto sites = all_adapter_sites(model.config());
-  AdapterConfig config = with_targets(options, model.config(), sites);
-  config.biases = named_biases(options.bias);
-  const auto modules = modules_of(config, sites);
-  Adapter adapter(model.context(), modules, config,
-                  trained_tensors(model.config(), config, modules));
-  adapter.initialise(options.seed);
-  if (start) check_principal_start(adapter);
-  initialise_from_model(model, adapter, start);
-  return adapter;
-}
-
-AdapterHandle create(const ModelHandle& model, const AdapterOptions& given) {
-  AdapterOptions options = given;
   const std::string id = hub_id_of(model->path);
-  options.config.base_model = id.empty() ? model->path : id;
+  config.base_model = id.empty() ? model->path : id;
+  config.biases = named_biases(options.bias);
+  if (options.all_linear) target_all_linear(config, model->model->config());
   const auto start = principal_start_of(options.start);
   require(start || options.start == "lora",
           "{}: init_lora_weights must be True, 'pissa' or 'olora', got '{}'", kWho, options.start);
-  const std::int64_t trained_ranks = options.config.rank;
-  if (start) {  // the first matrices are kept beside the trained ones, with the same scale
-    require(options.config.rank_pattern.empty() && options.config.alpha_pattern.empty(),
-            "{}: init_lora_weights '{}' takes neither rank_pattern nor alpha_pattern", kWho,
-            options.start);
-    options.config.rank *= 2;
-    options.config.alpha *= 2;
-  }
-  auto made = std::make_shared<LoadedAdapter>(
-      model->context(), [&] { return made_adapter(*model->model, options, start); });
-  made->frozen_ranks = start ? trained_ranks : 0;
+  auto made = std::make_shared<LoadedAdapter>(model->context(), [&] {
+    return configured_adapter(*model->model, config, {options.seed, start}, kWho);
+  });
+  made->frozen_ranks = start ? config.rank : 0;
   return made;
 }
 

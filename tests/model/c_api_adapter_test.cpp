@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "clora/lora/safetensors.hpp"
@@ -105,6 +107,47 @@ TEST_F(CApiAdapter, ValuesThatAreWrittenAreUsedAndRead) {
   const std::vector<float> zeros(static_cast<std::size_t>(tensors[b].elements));
   expect_ok(clora_adapter_write_tensor(copy, b, zeros.data(), zeros.size()));
   EXPECT_NE(logits(), want) << "the session uses the values at once";
+}
+
+TEST_F(CApiAdapter, IsWhatATextOfPeftsConfigurationDescribes) {
+  clora_adapter_options options = clora_adapter_options_init();
+  options.peft_config = R"json({"peft_type": "LORA", "r": 4, "lora_alpha": 8,
+      "target_modules": ".*\\.(q_proj|v_proj)", "rank_pattern": {"layers.1.*.v_proj": 2},
+      "alpha_pattern": {"q_proj": 4}})json";
+  std::map<std::string, clora_adapter_tensor> found;
+  const auto read_tensors = [&] {
+    found.clear();
+    for (const auto& tensor : tensors_of(new_adapter(options))) found[tensor.name] = tensor;
+  };
+  read_tensors();
+  const std::string layer = "model.layers.1.self_attn.";
+  EXPECT_EQ(found.at(layer + "q_proj.lora_A").shape[0], 4);
+  EXPECT_EQ(found.at(layer + "v_proj.lora_A").shape[0], 2);
+  EXPECT_EQ(found.at("model.layers.0.self_attn.v_proj.lora_A").shape[0], 4);
+  EXPECT_EQ(found.at(layer + "q_proj.lora_B").scale, 1.0);
+  EXPECT_EQ(found.at(layer + "v_proj.lora_B").scale, 4.0);
+  EXPECT_FALSE(found.contains(layer + "k_proj.lora_A"));
+  options.target_modules = "all-linear";
+  read_tensors();
+  EXPECT_TRUE(found.contains("model.layers.0.mlp.down_proj.lora_A"));
+}
+
+TEST_F(CApiAdapter, RefusesAConfigurationThatItCannotFollow) {
+  clora_adapter* adapter = nullptr;
+  clora_adapter_options options = clora_adapter_options_init();
+  const auto refuse = [&](const char* config, clora_status status, const std::string& reason) {
+    options.peft_config = config;
+    expect_error(clora_adapter_create(model_, &options, &adapter), status, reason);
+  };
+  refuse(R"({"peft_type": "LORA", "r": 0})", CLORA_INVALID_FILE,
+         "clora_adapter_create: peft_config: r must be");
+  refuse(R"({"peft_type": "LORA", "r": 4, "target_modules": ["q_prj"]})", CLORA_INVALID_ARGUMENT,
+         "target_modules must name layers of the model");
+  refuse(R"({"peft_type": "LORA", "r": 4, "target_modules": "nothing"})", CLORA_INVALID_ARGUMENT,
+         "must select at least one layer");
+  options.init = "pissa";
+  refuse(R"({"peft_type": "LORA", "r": 4, "rank_pattern": {"q_proj": 2}})", CLORA_INVALID_ARGUMENT,
+         "take neither rank_pattern nor alpha_pattern");
 }
 
 TEST_F(CApiAdapter, RefusesTensorsThatDoNotFit) {
