@@ -1,11 +1,18 @@
-// The first values of a new adapter that come from the base model's weights.
+// The first values of a new adapter.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "clora/model/transformer/principal_start.hpp"
 
 namespace clora {
+
+// Random A by the seed and B = 0, or matrices that are a part of the weights.
+struct AdapterStart {
+  std::uint64_t seed = 0;
+  std::optional<PrincipalStart> principal = {};
+};
 
 // After Adapter::initialise(): sets magnitudes and full tensors to those of the base model, and
 // with a `start` the matrices to a part of the weights. Waits. Errors: those of

@@ -12,7 +12,6 @@
 #include "clora/model/transformer/saved_tensors.hpp"
 #include "lora/module_selection.hpp"
 #include "lora/saved_tensors.hpp"
-#include "model/transformer/adapter_start.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {

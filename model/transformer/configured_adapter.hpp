@@ -2,20 +2,12 @@
 // lora/module_selection.hpp.
 #pragma once
 
-#include <cstdint>
-#include <optional>
 #include <string>
 
 #include "clora/lora/adapter.hpp"
-#include "clora/model/transformer/principal_start.hpp"
+#include "model/transformer/adapter_start.hpp"
 
 namespace clora {
-
-// The first values of a new adapter: random A by the seed and B = 0, or a part of the weights.
-struct AdapterStart {
-  std::uint64_t seed = 0;
-  std::optional<PrincipalStart> principal = {};
-};
 
 // Sets target_modules to the names of all linear layers of the model's blocks.
 void target_all_linear(AdapterConfig& config, const ModelConfig& model);
