@@ -7,7 +7,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-
 #include "clora/model/adapter_files/adapter_files.hpp"
 #include "clora/model/transformer/principal_start.hpp"
 #include "clora/model/weights/stored_ends.hpp"
