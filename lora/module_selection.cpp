@@ -14,11 +14,6 @@ namespace {
 // Matches the number of a block if layers_pattern is not given.
 constexpr std::string_view kAnyLayer = R"(.*?\.[^.]*\.(?P<idx>\d+)\.)";
 
-bool names(const std::vector<std::string>& ends, std::string_view path) {
-  return std::ranges::any_of(
-      ends, [&](const std::string& end) { return path == end || path.ends_with("." + end); });
-}
-
 bool names_path(const std::vector<std::string>& paths, std::string_view path) {
   return std::ranges::find(paths, path) != paths.end();
 }
@@ -174,6 +169,11 @@ void write_patterns(AdapterConfig& config, const std::vector<AdapterModule>& mod
 
 }  // namespace
 
+bool names_module(const std::vector<std::string>& ends, std::string_view path) {
+  return std::ranges::any_of(
+      ends, [&](const std::string& end) { return path == end || path.ends_with("." + end); });
+}
+
 ModuleSelection::ModuleSelection(const AdapterConfig& config, const std::string& source)
     : config_(config),
       ranks_(compiled(config.rank_pattern, source, "rank_pattern")),
@@ -204,7 +204,7 @@ ModuleSelection::ModuleSelection(const AdapterConfig& config, const std::string&
 
 bool ModuleSelection::is_excluded(std::string_view path) {
   if (config_.excludes_are_regex) return excludes_.front().matches(path, budget_);
-  return names(config_.exclude_modules, path);
+  return names_module(config_.exclude_modules, path);
 }
 
 // The first expression that matches decides, even if its number is not in the list.
@@ -224,7 +224,7 @@ bool ModuleSelection::selects(std::string_view path) {
   if (is_excluded(path)) return false;
   if (config_.targets_are_regex) return targets_.front().matches(path, budget_);
   if (names_path(config_.target_modules, path)) return true;
-  return names(config_.target_modules, path) && is_in_layers(path);
+  return names_module(config_.target_modules, path) && is_in_layers(path);
 }
 
 std::int64_t ModuleSelection::rank(std::string_view path) {

@@ -17,6 +17,9 @@
 
 namespace clora {
 
+// Whether one of `names` is the path or its end after a dot.
+bool names_module(const std::vector<std::string>& names, std::string_view path);
+
 class ModuleSelection {
  public:
   // Compiles the expressions; `source` is the file named in errors, and `config` must outlive this

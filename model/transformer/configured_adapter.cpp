@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <set>
-#include <string_view>
 #include <vector>
 
 #include "clora/model/transformer/adapter_sites.hpp"
@@ -25,16 +24,11 @@ std::set<std::string> last_parts(const std::vector<AdapterSite>& sites) {
   return names;
 }
 
-bool names_path(std::string_view name, std::string_view path) {
-  if (!path.ends_with(name)) return false;
-  return path.size() == name.size() || path[path.size() - name.size() - 1] == '.';
-}
-
 // A misspelt name would silently leave layers out.
 void require_names(const std::vector<std::string>& names, const std::vector<AdapterSite>& sites,
                    const std::string& who) {
   for (const std::string& name : names) {
-    const auto is_named = [&](const AdapterSite& site) { return names_path(name, site.path); };
+    const auto is_named = [&](const AdapterSite& site) { return names_module({name}, site.path); };
     require(std::ranges::any_of(sites, is_named),
             "{}: target_modules must name layers of the model (all-linear, {}), got '{}'", who,
             fmt::join(last_parts(sites), ", "), name);

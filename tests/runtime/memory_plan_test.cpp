@@ -79,8 +79,10 @@ TEST(MemoryPlan, OfTinyTrainingStepsIsTight) {
     const test::TemporaryFolder folder;
     test::write_tiny_model(folder.path(), tiny.config);
     test::OpenModel open(folder.path());
-    // Gaps between a few small tensors count for more than in a real step.
-    expect_a_good_plan_of_training(open.model, 4, {.rows = 64, .labelled = 64}, 20, 1.15);
+    // Gaps between a few small tensors count for more than in a real step on a GPU.
+    const bool is_gpu = open.model.context().device().kind == DeviceKind::gpu;
+    expect_a_good_plan_of_training(open.model, 4, {.rows = 64, .labelled = 64}, 20,
+                                   is_gpu ? 1.15 : 1.1);
   }
 }
 
